@@ -3,17 +3,12 @@
  * second is for what takes a look at more than one setting. */
 #include "config/notes_parts.h"
 
-#include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/layout_words.h"
 #include "config/needs.h"
 #include "config/owners.h"
 #include "config/settings_internal.h"
-#include "data/prepare/prepare.h"
-#include "train/health/replay.h"
 
 /* ---- settings that belong to values of others ---- */
 

@@ -263,7 +263,7 @@ static void run_kernel(void *data)
         cpu.scratch_bytes = call->lent_bytes;
         args.device = &cpu;
     }
-    if (tri_cpu_needs_widening(&args))
+    if (tri_cpu_needs_widening(call->op, &args))
         tri_cpu_run_widened(call->op, kernel, &args);
     else
         kernel->run(&args);

@@ -219,7 +219,8 @@ static uint64_t sum_cpu(const tri_device *device, const void *data, size_t bytes
     return rest ? sum + tri_sum_words(words, last, 1) : sum;
 }
 
-static const tri_fusions fusions = {.bias = true, .bias_gelu = true, .gelu_grad = true};
+static const tri_fusions fusions = {
+    .bias = true, .bias_gelu = true, .gelu_grad = true, .adam_copy = true};
 
 const tri_device_def tri_device_cpu = {
     .kind = "cpu",

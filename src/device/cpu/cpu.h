@@ -19,7 +19,7 @@ typedef struct tri_cpu {
 const tri_kernel *tri_cpu_reference(tri_op op);
 
 /* Kernels know f32 alone; these run one on operands of which some have 16 or 8 bits (widen.c). */
-bool tri_cpu_needs_widening(const tri_kernel_args *args);
+bool tri_cpu_needs_widening(tri_op op, const tri_kernel_args *args);
 size_t tri_cpu_widened_scratch(tri_op op, const tri_kernel *kernel, const tri_kernel_args *args,
                                int num_threads);
 void tri_cpu_run_widened(tri_op op, const tri_kernel *kernel, const tri_kernel_args *args);

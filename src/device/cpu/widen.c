@@ -14,25 +14,41 @@ static bool is_narrow(const tri_tensor *tensor)
                                  tri_dtype_is_float8(tensor->dtype));
 }
 
+/* Copies of weights are of 16 bits by themselves: whatever makes them writes them so. */
+static bool is_copy(tri_op op, int k)
+{
+    return tri_op_get(op)->copies >> k & 1;
+}
+
+static bool is_narrow_out(tri_op op, const tri_kernel_args *args, int k)
+{
+    return is_narrow(&args->out[k]) && !is_copy(op, k);
+}
+
 static size_t align_up(size_t bytes)
 {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-bool tri_cpu_needs_widening(const tri_kernel_args *args)
+/* Not an input of which the shape alone is read, such as the weights of a gradient, nor the old
+ * version of a copy. */
+static bool is_read(tri_op op, int j)
+{
+    const tri_op_def *def = tri_op_get(op);
+    for (int k = 0; k < TRI_MAX_OUT; k++)
+        if (is_copy(op, k) && def->updates[k] == j + 1)
+            return false;
+    return j + 1 != def->shape_in;
+}
+
+bool tri_cpu_needs_widening(tri_op op, const tri_kernel_args *args)
 {
     bool any = false;
     for (int j = 0; j < args->num_in; j++)
-        any |= is_narrow(&args->in[j]);
+        any |= is_narrow(&args->in[j]) && is_read(op, j);
     for (int k = 0; k < args->num_out; k++)
-        any |= is_narrow(&args->out[k]);
+        any |= is_narrow_out(op, args, k);
     return any;
-}
-
-/* An input of which the shape alone is read, such as the weights of a gradient. */
-static bool is_read(tri_op op, int j)
-{
-    return j + 1 != tri_op_get(op)->shape_in;
 }
 
 static size_t own_scratch(const tri_kernel *kernel, const tri_kernel_args *args, int num_threads)
@@ -48,7 +64,7 @@ size_t tri_cpu_widened_scratch(tri_op op, const tri_kernel *kernel, const tri_ke
         if (is_read(op, j) && is_narrow(&args->in[j]))
             bytes += align_up((size_t)args->in[j].count * sizeof(float));
     for (int k = 0; k < args->num_out; k++)
-        if (is_narrow(&args->out[k]))
+        if (is_narrow_out(op, args, k))
             bytes += align_up((size_t)args->out[k].count * sizeof(float));
     return bytes;
 }
@@ -56,7 +72,6 @@ size_t tri_cpu_widened_scratch(tri_op op, const tri_kernel *kernel, const tri_ke
 typedef struct conversion {
     const tri_cpu_convert *convert;
     tri_dtype dtype;
-    bool copy; /* of a weight */
     void *narrow;
     float *wide;
     int64_t count;
@@ -87,7 +102,7 @@ static void narrow_chunk(void *context, int task, int worker)
     void *narrow;
     float *wide;
     int64_t count = chunk_of(c, task, &narrow, &wide);
-    (c->copy ? c->convert->copy : c->convert->narrow)(c->dtype, wide, narrow, count);
+    c->convert->narrow(c->dtype, wide, narrow, count);
 }
 
 /* The widened copy of an operand takes its place; returns what is left of the room. */
@@ -116,14 +131,14 @@ void tri_cpu_run_widened(tri_op op, const tri_kernel *kernel, const tri_kernel_a
         if (is_read(op, j))
             room = widen(cpu, &wide.in[j], room);
     for (int k = 0; k < args->num_out; k++)
-        room = widen(cpu, &wide.out[k], room);
+        if (is_narrow_out(op, args, k))
+            room = widen(cpu, &wide.out[k], room);
     kernel->run(&wide);
     for (int k = 0; k < args->num_out; k++) {
-        if (!is_narrow(&args->out[k]))
+        if (!is_narrow_out(op, args, k))
             continue;
         conversion c = {.convert = tri_cpu_convert_for(cpu->isa),
                         .dtype = args->out[k].dtype,
-                        .copy = tri_op_get(op)->copies >> k & 1,
                         .narrow = args->out[k].data,
                         .wide = wide.out[k].data,
                         .count = args->out[k].count};

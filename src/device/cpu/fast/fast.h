@@ -199,6 +199,7 @@ extern const tri_kernel TRI_ISA_NAME(tri_fast_out_loss_grad);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_sum_squares);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_sgd);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_adam);
+extern const tri_kernel TRI_ISA_NAME(tri_fast_narrow);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_adam8);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_lion);
 extern const tri_kernel TRI_ISA_NAME(tri_fast_momentum);

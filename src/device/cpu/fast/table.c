@@ -68,6 +68,7 @@ static const tri_kernel *const table[TRI_NUM_OPS] = {
     [TRI_OP_SUM_SQUARES] = &TRI_ISA_NAME(tri_fast_sum_squares),
     [TRI_OP_SGD] = &TRI_ISA_NAME(tri_fast_sgd),
     [TRI_OP_ADAM] = &TRI_ISA_NAME(tri_fast_adam),
+    [TRI_OP_NARROW] = &TRI_ISA_NAME(tri_fast_narrow),
     [TRI_OP_ADAM8] = &TRI_ISA_NAME(tri_fast_adam8),
     [TRI_OP_LION] = &TRI_ISA_NAME(tri_fast_lion),
     [TRI_OP_MOMENTUM] = &TRI_ISA_NAME(tri_fast_momentum),

@@ -4,10 +4,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/cpu/convert.h"
 #include "device/lion.h"
 
+extern const tri_cpu_convert TRI_ISA_NAME(tri_cpu_convert);
+
 /* Elements of a task, and of one partial sum of squares. */
-enum { UPDATE_ELEMENTS = 65536 };
+enum { UPDATE_ELEMENTS = 65536, SPAN = 2048 };
 
 typedef struct update_job {
     const tri_kernel_args *args;
@@ -151,12 +154,20 @@ static void sgd(const tri_kernel_args *args)
         run_update(args, &job, sgd_task);
 }
 
-static void adam_task(void *context, int task, int worker)
+/* The copy of a weight, in its type, while the weight is in cache. */
+static void write_copy(const tri_tensor *copy, int64_t first, const float *p, int64_t num)
 {
-    (void)worker;
-    const update_job *job = context;
+    char *to = (char *)copy->data + first * (int64_t)tri_dtype_bytes(copy->dtype);
+    if (copy->dtype == TRI_F32)
+        memcpy(to, p, (size_t)num * sizeof *p);
+    else
+        TRI_ISA_NAME(tri_cpu_convert).copy(copy->dtype, p, to, num);
+}
+
+/* Elements from the first on. */
+static void adam_span(const update_job *job, int64_t first, int64_t num)
+{
     const tri_update_attr *attr = &job->args->attr->update;
-    int64_t first = task_first(task), num = task_num(job, task);
     float *restrict p = (float *)job->args->out[0].data + first;
     float *restrict m = (float *)job->args->out[1].data + first;
     float *restrict v = (float *)job->args->out[2].data + first;
@@ -182,7 +193,18 @@ static void adam_task(void *context, int task, int worker)
         }
     }
     if (job->args->num_out > 3)
-        memcpy((float *)job->args->out[3].data + first, p, (size_t)num * sizeof *p);
+        write_copy(&job->args->out[3], first, p, num);
+}
+
+/* What has a copy goes in spans that stay in the nearest cache. */
+static void adam_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const update_job *job = context;
+    int64_t first = task_first(task), end = first + task_num(job, task);
+    int64_t span = job->args->num_out > 3 ? SPAN : UPDATE_ELEMENTS;
+    for (; first < end; first += span)
+        adam_span(job, first, min_i64(span, end - first));
 }
 
 static void adam(const tri_kernel_args *args)
@@ -190,6 +212,21 @@ static void adam(const tri_kernel_args *args)
     update_job job = {0};
     if (read_step(&job, &args->attr->update, args->in[4].data, args->in[5].data))
         run_update(args, &job, adam_task);
+}
+
+static void narrow_task(void *context, int task, int worker)
+{
+    (void)worker;
+    const update_job *job = context;
+    const float *p = job->args->in[0].data;
+    int64_t first = task_first(task);
+    write_copy(&job->args->out[0], first, p + first, task_num(job, task));
+}
+
+static void narrow(const tri_kernel_args *args)
+{
+    update_job job = {0};
+    run_update(args, &job, narrow_task);
 }
 
 static void lion_task(void *context, int task, int worker)
@@ -282,6 +319,7 @@ const tri_kernel TRI_ISA_NAME(tri_fast_sum_squares) = {.run = sum_squares,
                                                        .scratch_bytes = sum_squares_scratch};
 const tri_kernel TRI_ISA_NAME(tri_fast_sgd) = {.run = sgd};
 const tri_kernel TRI_ISA_NAME(tri_fast_adam) = {.run = adam};
+const tri_kernel TRI_ISA_NAME(tri_fast_narrow) = {.run = narrow};
 const tri_kernel TRI_ISA_NAME(tri_fast_lion) = {.run = lion};
 const tri_kernel TRI_ISA_NAME(tri_fast_momentum) = {.run = momentum};
 const tri_kernel TRI_ISA_NAME(tri_fast_unit_norm) = {.run = unit_norm,

@@ -17,7 +17,7 @@ extern const tri_kernel tri_ref_act_grad;
 extern const tri_kernel tri_ref_dropout, tri_ref_jitter;
 extern const tri_kernel tri_ref_accumulate;
 extern const tri_kernel tri_ref_axpby;
-extern const tri_kernel tri_ref_copy; /* cast, narrow */
+extern const tri_kernel tri_ref_copy; /* cast */
 extern const tri_kernel tri_ref_amax, tri_ref_quantise;
 /* The largest elements of a tensor, as of amax. */
 void tri_ref_amax_of(const tri_tensor *of, float *out);
@@ -65,6 +65,7 @@ extern const tri_kernel tri_ref_fill;
 extern const tri_kernel tri_ref_finish;
 extern const tri_kernel tri_ref_sgd;
 extern const tri_kernel tri_ref_adam;
+extern const tri_kernel tri_ref_narrow;
 extern const tri_kernel tri_ref_adam8;
 extern const tri_kernel tri_ref_lion;
 extern const tri_kernel tri_ref_momentum;

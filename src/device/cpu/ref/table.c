@@ -88,7 +88,7 @@ static const tri_kernel *const table[TRI_NUM_OPS] = {
     [TRI_OP_MOMENTUM] = &tri_ref_momentum,
     [TRI_OP_UNIT_NORM] = &tri_ref_unit_norm,
     [TRI_OP_APPLY_UPDATE] = &tri_ref_apply_update,
-    [TRI_OP_NARROW] = &tri_ref_copy,
+    [TRI_OP_NARROW] = &tri_ref_narrow,
 };
 
 const tri_kernel *tri_cpu_reference(tri_op op)

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "device/lion.h"
 
 static double sum_squares_of(const tri_tensor *x)
@@ -93,6 +94,18 @@ static void sgd(const tri_kernel_args *args)
     }
 }
 
+/* The copy of a weight, in its type. */
+static void write_copy(const tri_tensor *copy, const float *p)
+{
+    uint16_t *half = copy->data;
+    if (copy->dtype == TRI_F32 && copy->count > 0)
+        memcpy(copy->data, p, (size_t)copy->count * sizeof *p);
+    for (int64_t i = 0; copy->dtype == TRI_BF16 && i < copy->count; i++)
+        half[i] = tri_weight_to_bf16(p[i]);
+    for (int64_t i = 0; copy->dtype == TRI_F16 && i < copy->count; i++)
+        half[i] = tri_f32_to_f16(p[i]);
+}
+
 static void adam(const tri_kernel_args *args)
 {
     const float *g = args->in[3].data, *sched = args->in[4].data, *result = args->in[5].data;
@@ -119,7 +132,12 @@ static void adam(const tri_kernel_args *args)
         p[i] = (float)(param - lr * direction);
     }
     if (args->num_out > 3)
-        memcpy(args->out[3].data, p, (size_t)args->out[0].count * sizeof *p);
+        write_copy(&args->out[3], p);
+}
+
+static void narrow(const tri_kernel_args *args)
+{
+    write_copy(&args->out[0], args->in[0].data);
 }
 
 static void lion(const tri_kernel_args *args)
@@ -176,6 +194,7 @@ const tri_kernel tri_ref_fill = {.run = fill};
 const tri_kernel tri_ref_finish = {.run = finish};
 const tri_kernel tri_ref_sgd = {.run = sgd};
 const tri_kernel tri_ref_adam = {.run = adam};
+const tri_kernel tri_ref_narrow = {.run = narrow};
 const tri_kernel tri_ref_lion = {.run = lion};
 const tri_kernel tri_ref_momentum = {.run = momentum};
 const tri_kernel tri_ref_unit_norm = {.run = unit_norm};
