@@ -130,6 +130,8 @@ int tri_verb_place(const tri_cli *cli);
 int tri_verb_explain(const tri_cli *cli);
 int tri_verb_check(const tri_cli *cli);
 int tri_verb_sim(const tri_cli *cli);
+int tri_verb_view(const tri_cli *cli);
+extern const tri_flag tri_view_flags[];
 int tri_verb_bench(const tri_cli *cli);
 int tri_verb_ckpt(const tri_cli *cli);
 int tri_verb_data(const tri_cli *cli);

@@ -1,0 +1,23 @@
+/* trireme view: documents of what needs no run (schedules, placements, collectives, programs), for
+ * pages that draw them. A document is asked for by an address, "/api/view/schedule?name=zb-v&p=4",
+ * and is bounded in size and time whatever the address says: strangers may ask.
+ *
+ * An address names no file. What is compiled is the settings that the command line gave, or a
+ * recipe of the list, with the few settings of layouts that view_layout.c allows. */
+#ifndef TRI_CLI_VIEW_VIEW_H
+#define TRI_CLI_VIEW_VIEW_H
+
+#include "base/text.h"
+#include "cli/cli.h"
+
+typedef struct tri_view tri_view;
+
+/* The command must outlive it. */
+tr_status tri_view_create(const tri_cli *cli, tri_view **view, tr_error *err);
+void tri_view_destroy(tri_view *view);
+
+/* Adds the document of an address, or {"error": "..."}, and a line end. Returns the status of HTTP:
+ * 200, 400, 404 or 500. Several threads may ask; one compiles at a time. */
+int tri_view_answer(tri_view *view, const char *address, tri_text *text);
+
+#endif
