@@ -18,6 +18,7 @@ static const view_row rows[] = {
     {"/api/view/collectives", "", tri_view_collectives, false},
     {"/api/view/collective", "operation algorithm ranks root bytes latency bandwidth",
      tri_view_collective, false},
+    {"/api/view/layout", TRI_VIEW_LAYOUT_KEYS, tri_view_settings, true},
     {"/api/view/mesh", TRI_VIEW_LAYOUT_KEYS, tri_view_mesh, true},
     {"/api/view/placement", "value " TRI_VIEW_LAYOUT_KEYS, tri_view_placement, true},
     {"/api/view/program", "rank " TRI_VIEW_LAYOUT_KEYS, tri_view_program, true},

@@ -167,6 +167,16 @@ static void put_layout(json_t *doc, const tri_view_layout *layout)
     tri_doc_count(object, "batch", tr_settings_int(settings, "train.batch"));
 }
 
+tr_status tri_view_settings(tri_view *view, const tri_view_query *query, json_t *doc, tr_error *err)
+{
+    tri_view_layout *layout;
+    TRI_TRY(tri_view_layout_of(view, query, &layout, err));
+    tri_view_put_recipes(view, doc);
+    tri_doc_count(doc, "num_ranks", layout->num_ranks);
+    put_layout(doc, layout);
+    return TR_OK;
+}
+
 tr_status tri_view_mesh(tri_view *view, const tri_view_query *query, json_t *doc, tr_error *err)
 {
     static const tri_axis axes[] = {TRI_AXIS_PP, TRI_AXIS_DP, TRI_AXIS_CP, TRI_AXIS_TP,

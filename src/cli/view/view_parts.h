@@ -81,6 +81,8 @@ tr_status tri_view_collectives(tri_view *view, const tri_view_query *query, json
                                tr_error *err);
 tr_status tri_view_collective(tri_view *view, const tri_view_query *query, json_t *doc,
                               tr_error *err);
+tr_status tri_view_settings(tri_view *view, const tri_view_query *query, json_t *doc,
+                            tr_error *err);
 tr_status tri_view_mesh(tri_view *view, const tri_view_query *query, json_t *doc, tr_error *err);
 tr_status tri_view_placement(tri_view *view, const tri_view_query *query, json_t *doc,
                              tr_error *err);

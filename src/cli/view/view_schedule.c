@@ -1,5 +1,6 @@
 /* Pipeline schedules: every action with its time, as the simulator has it, and what lives when. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/doc/docs.h"
@@ -30,6 +31,13 @@ static void put_order(json_t *list, const tri_order *order)
     tri_text_fini(&needs);
 }
 
+/* The table that the settings name, or NULL: no address does. */
+static const char *table_of(const tri_view *view)
+{
+    const char *order = tr_settings_string(view->cli->settings, "layout.schedule");
+    return order && strncmp(order, "csv:", 4) == 0 ? order + 4 : NULL;
+}
+
 /* What the pages begin with: a pipeline of the settings, or a small one. */
 static void put_start(const tri_view *view, json_t *doc)
 {
@@ -38,7 +46,11 @@ static void put_start(const tri_view *view, json_t *doc)
     int64_t m = pp > 1 ? tr_settings_int(settings, "layout.microbatches") : 2 * p;
     const char *name = tr_settings_string(settings, "layout.schedule");
     json_t *start = tri_doc_object(doc, "start");
-    tri_doc_text(start, "name", name && tri_order_find(name) ? name : "1f1b");
+    const char *file = table_of(view), *slash = file ? strrchr(file, '/') : NULL;
+    tri_doc_text(doc, "file", slash ? slash + 1 : file);
+    tri_doc_text(start, "name", file ? "file" : name && tri_order_find(name) ? name : "1f1b");
+    if (file)
+        return;
     tri_doc_count(start, "p", p < TRI_VIEW_RANKS ? p : TRI_VIEW_RANKS);
     tri_doc_count(start, "m", m < TRI_VIEW_MICROBATCHES ? m : TRI_VIEW_MICROBATCHES);
 }
@@ -111,26 +123,46 @@ static tr_status read_sizes(const tri_view_query *query, tri_schedule_config *co
     return TR_OK;
 }
 
-/* A table of the address, or an order of ours. */
-static tr_status build(const tri_view_query *query, tri_schedule *schedule, tr_error *err)
+/* Rows of the table stand between bars, since an address has no line ends. */
+static tr_status parse_table(const char *csv, tri_schedule *schedule, tr_error *err)
+{
+    char *text = strdup(csv);
+    if (!text)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a table");
+    for (char *at = text; *at; at++)
+        *at = *at == '|' ? '\n' : *at;
+    tr_status status = tri_schedule_parse(text, strlen(text), "the table", schedule, err);
+    free(text);
+    return status;
+}
+
+/* One of ours: the bound holds before anything is made. */
+static tr_status build_order(const tri_view_query *query, const char *name, tri_schedule *schedule,
+                             tr_error *err)
+{
+    tri_schedule_config config = {.order = name};
+    TRI_TRY(read_sizes(query, &config, err));
+    uint32_t chunks = config.chunks_per_rank;
+    tri_schedule sizes = {.num_ranks = config.num_ranks,
+                          .num_microbatches = config.num_microbatches,
+                          .chunks_per_rank = chunks ? chunks : tri_order_find(name)->default_chunks};
+    TRI_TRY(bound(&sizes, err));
+    return tri_schedule_build(&config, schedule, err);
+}
+
+static tr_status build(const tri_view *view, const tri_view_query *query, tri_schedule *schedule,
+                       tr_error *err)
 {
     const char *name = tri_view_query_text(query, "name");
     const char *csv = tri_view_query_text(query, "csv");
-    tri_schedule_config config = {.order = name ? name : "1f1b"};
+    bool is_file = name && strcmp(name, "file") == 0 && table_of(view);
     if (csv && name)
         return tri_fail(err, TR_ERROR_INPUT, "csv is a schedule of its own; leave name out");
-    TRI_TRY(csv ? tri_schedule_parse(csv, strlen(csv), "the table", schedule, err)
-                : read_sizes(query, &config, err));
-    if (!csv) /* so that the bound holds before anything is made */
-        TRI_TRY(bound(&(tri_schedule){.num_ranks = config.num_ranks,
-                                      .num_microbatches = config.num_microbatches,
-                                      .chunks_per_rank =
-                                          config.chunks_per_rank
-                                              ? config.chunks_per_rank
-                                              : tri_order_find(config.order)->default_chunks},
-                      err));
-    if (!csv)
-        return tri_schedule_build(&config, schedule, err);
+    if (!csv && !is_file)
+        return build_order(query, name ? name : "1f1b", schedule, err);
+    tri_schedule_config file = {
+        .order = tr_settings_string(view->cli->settings, "layout.schedule")};
+    TRI_TRY(csv ? parse_table(csv, schedule, err) : tri_schedule_build(&file, schedule, err));
     tr_status status = bound(schedule, err);
     if (status != TR_OK)
         tri_schedule_fini(schedule);
@@ -227,11 +259,10 @@ static void put_case(json_t *doc, const tri_sim_case *c, const tri_action_costs 
 
 tr_status tri_view_schedule(tri_view *view, const tri_view_query *query, json_t *doc, tr_error *err)
 {
-    (void)view;
     tri_sim_case c = {0};
     tri_action_costs costs;
     TRI_TRY(read_costs(query, &costs, err));
-    TRI_TRY(build(query, &c.schedule, err));
+    TRI_TRY(build(view, query, &c.schedule, err));
     TRI_TRY(tri_sim_case_time(&c, &costs, err));
     put_case(doc, &c, &costs);
     tri_sim_case_fini(&c);
