@@ -131,9 +131,10 @@ static void become_browser(const char *program, const char *profile, int in, int
         dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
         _exit(127);
     execlp(program, program, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
-           "--disable-background-networking", "--disable-component-update", "--disable-sync",
-           "--disable-extensions", "--disable-dev-shm-usage", "--disable-default-apps",
-           "--enable-precise-memory-info", "--lang=en-GB", "--force-color-profile=srgb",
+           "--disable-background-networking", "--hide-scrollbars", "--disable-component-update",
+           "--disable-sync", "--disable-extensions", "--disable-dev-shm-usage",
+           "--disable-default-apps", "--enable-precise-memory-info", "--lang=en-GB",
+           "--force-color-profile=srgb",
            "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
            "--remote-debugging-pipe", data, "about:blank", (char *)NULL);
     _exit(127);

@@ -120,7 +120,8 @@ T.Chart = class {
         }
       }
     }
-    if (T.state.from !== null) [x0, x1] = [T.state.from, T.state.to];
+    const shown = T.state.from !== null ? [T.state.from, T.state.to] : T.xRange();
+    if (shown) [x0, x1] = shown; /* the same for all charts: their cursors stand above each other */
     return this.roomFor(x0, x1, y0, y1);
   }
 

@@ -5,7 +5,7 @@
  * a memory map are large. */
 T.lazy = (name, load) => {
   let near = false, wanted = false;
-  const mark = T.el('div', { 'aria-hidden': 'true' });
+  const mark = T.el('div', { class: 'lazy', 'aria-hidden': 'true' });
   T.id(name).before(mark);
   const go = () => {
     if (!near || !wanted) return;

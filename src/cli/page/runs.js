@@ -78,6 +78,9 @@ T.runs.draw = () => {
     T.runs.update(row, run);
     if (body.children[at] !== row.element) body.insertBefore(row.element, body.children[at] || null);
   });
+  const table = body.parentNode;
+  table.classList.toggle('no-left', !shown.some((run) => T.known(run.left_s)));
+  table.classList.toggle('no-why', !shown.some((run) => run.why));
   T.runs.count(shown.length);
 };
 
@@ -121,7 +124,7 @@ T.runs.begin = () => {
   T.fill(T.id('runs-list'), T.runs.empty, T.el('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'list of runs' },
     T.el('table', { class: 'runs' }, T.el('caption', { class: 'hidden' }, 'Runs: tick those whose curves are to be compared'),
       T.el('thead', {}, T.el('tr', {}, T.runs.columns.map((title) =>
-        T.el('th', { scope: 'col' }, title || T.el('span', { class: 'hidden' }, 'shown'))))), T.runs.body)));
+        T.el('th', { scope: 'col', class: title }, title || T.el('span', { class: 'hidden' }, 'shown'))))), T.runs.body)));
   T.id('runs-filter').addEventListener('input', (event) => {
     T.runs.filter = event.target.value;
     T.runs.draw();

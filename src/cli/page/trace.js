@@ -68,13 +68,14 @@ T.trace.drawRow = (context, row, width) => {
   let drawn = -1; /* places that were painted already: thousands of spans may share one */
   for (const s of lane.spans) {
     if (s[1] < span.from || s[0] > span.to) continue;
+    const colour = actions ? T.trace.actionColour(s[6] || s[2]) : T.trace.kindOf(s[3]).colour;
     const from = Math.max(px(s[0]), T.trace.left), to = Math.min(px(s[1]), width - 4);
     if (to < drawn + 0.3) continue;
     drawn = to;
-    context.fillStyle = T.colour(actions ? T.trace.actionColour(s[6] || s[2]) : T.trace.kindOf(s[3]).colour);
+    context.fillStyle = T.colour(colour);
     context.fillRect(from, y, Math.max(0.7, to - from - (to - from > 3 ? 0.6 : 0)), high);
     if (to - from < 26) continue;
-    context.fillStyle = T.colour('paper');
+    context.fillStyle = T.colour(colour === 'wait' ? 'ink' : 'paper');
     context.save();
     context.beginPath();
     context.rect(from, y, to - from - 2, high);
