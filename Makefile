@@ -124,6 +124,10 @@ $(BUILD)/%.cu.o: %.cu
 	$(say) NVCC $<
 	$(Q)$(NVCC) $(NVFLAGS) -MMD -MP -c $< -o $@
 
+# Files of the page are in the program (.incbin), of which the compiler tells make nothing.
+$(BUILD)/src/cli/page/page_assets.o: $(wildcard src/cli/page/*.html src/cli/page/*.css src/cli/page/*.svg src/cli/page/*.js \
+  src/cli/view/*.html src/cli/view/*.js)
+
 define isa_rule
 $(BUILD)/%.$(1).o: %.c
 	@mkdir -p $$(@D)
