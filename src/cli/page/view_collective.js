@@ -92,16 +92,32 @@ T.view.collective = { name: 'collective', title: 'Collectives', document: null, 
     tab.go(tab.stepper.at);
   };
 
-  tab.runs = (t) => (t[3] === 0 ? 'a signal' : t[3] === 1 ? `piece ${t[2]}` : `pieces ${t[2]}–${t[2] + t[3] - 1}`);
+  /* A line for each pair of ranks: all transfers between them in a round are one message. */
+  const messages = (round) => {
+    const found = new Map();
+    for (const t of round ? round.transfers : []) {
+      const key = `${t[0]} ${t[1]} ${t[4]}`;
+      if (!found.has(key)) found.set(key, { from: t[0], to: t[1], adds: t[4], runs: [], num: 0 });
+      found.get(key).runs.push(t[3] > 1 ? `${t[2]}–${t[2] + t[3] - 1}` : String(t[2]));
+      found.get(key).num += t[3];
+    }
+    return [...found.values()];
+  };
+
+  const line = (m) => {
+    const few = m.runs.slice(0, 3).join(', ') + (m.runs.length > 3 ? ', …' : '');
+    const what = m.num === 0 ? 'a signal' : m.num === 1 ? `piece ${few}` : `${m.num} pieces: ${few}`;
+    return `${m.from} → ${m.to}: ${what}${m.adds ? ', added' : ''}${m.num ? `, ${T.bytes(m.num * tab.document.piece_bytes)}` : ''}`;
+  };
 
   tab.go = (at) => {
     const doc = tab.document, round = at > 0 ? doc.rounds[at - 1] : null;
     T.view.values.collective.at = at || undefined;
     tab.state.go(at);
     const seconds = T.view.seconds;
-    T.tell(tab.told, round ? `Round ${at} of ${doc.rounds.length}: ${round.transfers.length} transfers, from ${seconds(round.begin_seconds)} to ${seconds(round.end_seconds)}.${at === doc.rounds.length ? (tab.state.complete() ? ' Every rank has what the operation promises.' : ' Something is missing!') : ''}` : 'Before the first round.');
-    const list = round ? round.transfers : [];
-    T.fill(tab.transfers, list.slice(0, 64).map((t) => T.el('li', {}, `${t[0]} → ${t[1]}: ${tab.runs(t)}${t[4] ? ', added' : ''}, ${T.bytes(t[3] * doc.piece_bytes)}`)),
+    T.tell(tab.told, round ? `Round ${at} of ${doc.rounds.length}: ${messages(round).length} message${messages(round).length === 1 ? '' : 's'}, from ${seconds(round.begin_seconds)} to ${seconds(round.end_seconds)}.${at === doc.rounds.length ? (tab.state.complete() ? ' Every rank has what the operation promises.' : ' Something is missing!') : ''}` : 'Before the first round.');
+    const list = messages(round);
+    T.fill(tab.transfers, list.slice(0, 64).map((m) => T.el('li', {}, line(m))),
       list.length > 64 ? T.el('li', { class: 'soft' }, `and ${list.length - 64} more`) : list.length ? null : T.el('li', { class: 'soft' }, 'Step forward to see the first round.'));
     tab.draw.circle(tab.circle, round);
     tab.pieces.draw();

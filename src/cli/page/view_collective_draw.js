@@ -10,20 +10,21 @@
     return [150 + radius * Math.cos(angle), 150 + radius * Math.sin(angle)];
   };
 
-  /* A curve from one rank to another that bends to the middle, so that both directions are seen. */
+  /* A curve from one rank to another that bends to the middle of the circle, and a little to its
+   * left, so that both directions are seen. */
   const arrow = (from, to, num, adds, width) => {
     const dot = num > 32 ? 6 : num > 16 ? 9 : 13;
     const [x, y] = place(from, num, 122), [u, v] = place(to, num, 122);
-    const length = Math.hypot(u - x, v - y) || 1, nx = (v - y) / length, ny = -(u - x) / length;
-    const bend = Math.min(26, length * 0.14);
-    const cx = (x + u) / 2 + nx * bend, cy = (y + v) / 2 + ny * bend;
+    const length = Math.hypot(u - x, v - y) || 1, side = Math.min(14, length * 0.1);
+    const mx = (x + u) / 2, my = (y + v) / 2, inward = length < 60 ? 0.06 : 0.3;
+    const cx = mx + (150 - mx) * inward + ((v - y) / length) * side, cy = my + (150 - my) * inward - ((u - x) / length) * side;
     const cut = (ax, ay) => {
       const d = Math.hypot(cx - ax, cy - ay) || 1;
       return [ax + ((cx - ax) / d) * dot, ay + ((cy - ay) / d) * dot];
     };
     const [sx, sy] = cut(x, y), [ex, ey] = cut(u, v);
     const path = `M${sx.toFixed(1)} ${sy.toFixed(1)} Q${cx.toFixed(1)} ${cy.toFixed(1)} ${ex.toFixed(1)} ${ey.toFixed(1)}`;
-    return T.svg('path', { d: path, class: adds ? 'arrow adds' : 'arrow', 'stroke-width': width, 'marker-end': adds ? 'url(#head-adds)' : 'url(#head)' });
+    return T.svg('path', { d: path, class: adds ? 'arrow adds' : 'arrow', 'stroke-width': adds ? 1.6 * width : width, 'marker-end': adds ? 'url(#head-adds)' : 'url(#head)' });
   };
 
   const head = (id, name) => T.svg('marker', { id, viewBox: '0 0 8 8', refX: 6, refY: 4, markerWidth: 7, markerHeight: 7, markerUnits: 'userSpaceOnUse', orient: 'auto' },
@@ -43,7 +44,7 @@
       text.textContent = r;
       svg.append(text);
     }
-    T.fill(element, svg, T.el('p', { class: 'soft' }, tab.document.sums ? 'orange arrows: added to what is there; blue: takes its place' : 'arrows: from who gives to who gets'));
+    T.fill(element, svg, T.el('p', { class: 'soft' }, tab.document.sums ? 'orange, thick: added to what is there; blue, thin: takes its place' : 'arrows: from who gives to who gets'));
   };
 
   /* ---- pieces ---- */
@@ -81,7 +82,8 @@
       }
     }
     numbers(context, n, w);
-    T.tell(tab.key_, doc.sums ? `green: the sum of all ${doc.num_ranks} terms; blue: of some, n/${doc.num_ranks}; framed: given in this round.` : 'green: it is there; grey: it is not; framed: given in this round.');
+    const framed = w > 2.5 ? '; framed: given in this round' : '';
+    T.tell(tab.key_, doc.sums ? `green: the sum of all ${doc.num_ranks} terms; blue: of some, n/${doc.num_ranks}${framed}.` : `green: it is there; grey: it is not${framed}.`);
   };
 
   const mark = (context, x, y, w, h, adds) => {

@@ -18,7 +18,7 @@ T.view.mesh = { name: 'mesh', title: 'Placements', latest: T.view.latest(), late
     size('tp', 'tp', 1, 64, 'ranks that divide heads and widths'),
     size('pp', 'pp', 1, 64, 'stages of the pipeline'),
     size('ep', 'ep', 1, 64, 'ranks that have different experts, of those of dp x cp'),
-    { key: 'zero', title: 'zero', kind: 'select', options: ['', ['0', '0'], ['1', '1: moments'], ['2', '2: and gradients'], ['3', '3: and parameters']] },
+    { key: 'zero', title: 'zero', kind: 'select', options: [['0', '0'], ['1', '1: moments'], ['2', '2: and gradients'], ['3', '3: and parameters']] },
     size('microbatches', 'micro-batches', 1, 256), size('batch', 'batch', 1, 4096, 'rows of a step, over all ranks'),
     { key: 'sp', title: 'sp', kind: 'check', help: 'between the blocks of tp, activations are divided along the sequence' },
   ];

@@ -1,12 +1,14 @@
 /* trireme view: pages of what needs no run, for a browser on this machine. */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/view/view.h"
 
 const tri_flag tri_view_flags[] = {
     {"port", "N", "listen here (default: one that is free)"},
-    {"print", "ADDRESS", "print the document of an address, '/api/view/schedules', and end"},
+    {"print", "ADDRESS",
+     "print the document of an address, '/api/view/schedules'; may be repeated"},
     {0},
 };
 
@@ -30,10 +32,10 @@ int tri_verb_view(const tri_cli *cli)
     tri_view *view;
     if (tri_view_create(cli, &view, &err) != TR_OK)
         return tri_cli_fail(&err);
-    const char *address = tri_cli_flag(cli, "print");
     int code = TRI_EXIT_OK;
-    if (address)
-        code = print_document(view, address);
+    for (int i = 0; i < cli->num_flags && code == TRI_EXIT_OK; i++)
+        if (strcmp(cli->flags[i].flag->name, "print") == 0)
+            code = print_document(view, cli->flags[i].value);
     tri_view_destroy(view);
     return code;
 }

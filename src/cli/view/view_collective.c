@@ -113,9 +113,9 @@ static void put_rounds(json_t *doc, const collective_case *c, const tri_round_ti
         json_t *transfers = tri_doc_list(item, "transfers");
         for (size_t i = rounds->first[round]; i < rounds->first[round + 1]; i++) {
             const tri_transfer *t = &rounds->transfers[i];
-            json_array_append_new(transfers, json_pack("[iiiib]", t->from, t->to,
-                                                       (int)t->first_piece, (int)t->num_pieces,
-                                                       t->combine));
+            json_array_append_new(transfers,
+                                  json_pack("[iiiib]", t->from, t->to, (int)t->first_piece,
+                                            (int)t->num_pieces, t->combine));
         }
     }
 }
@@ -156,10 +156,10 @@ tr_status tri_view_collective(tri_view *view, const tri_view_query *query, json_
     collective_case c = {0};
     TRI_TRY(read_case(query, &c, err));
     tri_round_time *times = calloc(c.rounds.num_rounds + 1, sizeof *times);
-    double seconds = times ? tri_rounds_walk(&c.rounds, c.shape.size, whole_bytes(&c),
-                                             c.algorithm->needs_shared_memory, &c.prices, NULL, 0,
-                                             times)
-                           : -1;
+    double seconds =
+        times ? tri_rounds_walk(&c.rounds, c.shape.size, whole_bytes(&c),
+                                c.algorithm->needs_shared_memory, &c.prices, NULL, 0, times)
+              : -1;
     if (seconds >= 0)
         put_case(doc, &c, times, seconds);
     free(times);

@@ -55,21 +55,21 @@ static void add_setting(word_row *row, const char *setting, const char *value)
     tri_text_fini(&word);
 }
 
-typedef struct recipe_search {
-    const char *wanted;
+typedef struct recipe_wanted {
+    const char *name;
     bool found;
-} recipe_search;
+} recipe_wanted;
 
 static void look_at_recipe(void *context, const char *name)
 {
-    recipe_search *search = context;
-    search->found |= strcmp(search->wanted, name) == 0;
+    recipe_wanted *search = context;
+    search->found |= strcmp(search->name, name) == 0;
 }
 
 /* The file that was typed, or a recipe by a name of the list: an address opens nothing else. */
 static tr_status add_file(const tri_view *view, const char *recipe, word_row *row, tr_error *err)
 {
-    recipe_search search = {recipe, false};
+    recipe_wanted search = {recipe, false};
     if (!recipe || !*recipe) {
         if (view->cli->num_operands > 0)
             add_word(row, view->cli->operands[0]);

@@ -33,9 +33,9 @@ static const char *kind_of(const tri_program *program, const tri_value *value)
                                                            "moment",    "statistic", "cache"};
     if (value->state != TRI_NONE)
         return kinds[program->states[value->state].kind];
-    return value->kind == TRI_VALUE_INPUT        ? "input"
+    return value->kind == TRI_VALUE_INPUT       ? "input"
            : strncmp(value->name, "d.", 2) == 0 ? "gradient"
-                                                 : "activation";
+                                                : "activation";
 }
 
 /* What this rank has of a tensor that ranks divide as one row of numbers; NULL: it has a box. What

@@ -145,7 +145,8 @@ static tr_status build_order(const tri_view_query *query, const char *name, tri_
     uint32_t chunks = config.chunks_per_rank;
     tri_schedule sizes = {.num_ranks = config.num_ranks,
                           .num_microbatches = config.num_microbatches,
-                          .chunks_per_rank = chunks ? chunks : tri_order_find(name)->default_chunks};
+                          .chunks_per_rank =
+                              chunks ? chunks : tri_order_find(name)->default_chunks};
     TRI_TRY(bound(&sizes, err));
     return tri_schedule_build(&config, schedule, err);
 }
@@ -160,8 +161,8 @@ static tr_status build(const tri_view *view, const tri_view_query *query, tri_sc
         return tri_fail(err, TR_ERROR_INPUT, "csv is a schedule of its own; leave name out");
     if (!csv && !is_file)
         return build_order(query, name ? name : "1f1b", schedule, err);
-    tri_schedule_config file = {
-        .order = tr_settings_string(view->cli->settings, "layout.schedule")};
+    tri_schedule_config file = {.order =
+                                    tr_settings_string(view->cli->settings, "layout.schedule")};
     TRI_TRY(csv ? parse_table(csv, schedule, err) : tri_schedule_build(&file, schedule, err));
     tr_status status = bound(schedule, err);
     if (status != TR_OK)
@@ -200,8 +201,8 @@ static void put_rank(json_t *rank, const tri_sim *sim, uint32_t number)
         if (a->kind != TRI_ACTION_F && !frees)
             continue;
         held += frees ? -1 : 1;
-        json_array_append_new(live, json_pack("[fI]", frees ? sim->end[at] : sim->start[at],
-                                              (json_int_t)held));
+        json_array_append_new(
+            live, json_pack("[fI]", frees ? sim->end[at] : sim->start[at], (json_int_t)held));
     }
 }
 
