@@ -519,7 +519,6 @@ static void refusals(void **state)
         const char *address, *says;
     } cases[] = {
         {"/api/view/nothing", "there is no /api/view/nothing"},
-        {"", "there is no "},
         {"/api/view/schedule?name=1f1c", "there is no schedule"},
         {"/api/view/schedule?name=csv:/etc/passwd", "there is no schedule"},
         {"/api/view/schedule?name=file", "there is no schedule"},
@@ -533,7 +532,6 @@ static void refusals(void **state)
         {"/api/view/schedule?F=-1", "must be a number from 0 to"},
         {"/api/view/schedule?F=1e99", "must be a number from 0 to"},
         {"/api/view/schedule?color=red", "takes no"},
-        {"/api/view/schedule?p=4&p=5", "twice"},
         {"/api/view/schedule?name=dualpipe&p=3", "even number of ranks"},
         {"/api/view/schedule?csv=0F0,0B0,7F0", "the table"},
         {"/api/view/schedule?csv=0F1000000,0B1000000", "the table"},
@@ -566,6 +564,15 @@ static void refusals(void **state)
             fail_msg("%s: exit code %d, \"%s\"; expected \"%s\"", cases[i].address, code, says,
                      cases[i].says);
         json_decref(doc);
+        free(text);
+    }
+    static const char *const malformed[] = {"", "schedules", "/api/view/schedule?p=4&p=5",
+                                            "/api/view/schedule?csv=%zz"};
+    for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++) {
+        int code;
+        char *text = output_of(&code, "view --print '%s'", malformed[i]);
+        assert_int_equal(code, 2);
+        assert_non_null(strstr(text, "it is malformed"));
         free(text);
     }
 }

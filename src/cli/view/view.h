@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "cli/cli.h"
+#include "serve/http/target.h"
 
 typedef struct tri_view tri_view;
 
@@ -18,6 +19,9 @@ void tri_view_destroy(tri_view *view);
 
 /* Adds the document of an address, or {"error": "..."}, and a line end. Returns the status of HTTP:
  * 200, 400, 404 or 500. Several threads may ask; one compiles at a time. */
-int tri_view_answer(tri_view *view, const char *address, tri_text *text);
+int tri_view_answer(tri_view *view, const tri_http_target *address, tri_text *text);
+/* Serves documents and pages on this machine, until somebody asks the process to end. port 0: any
+ * that is free. */
+tr_status tri_view_serve(tri_view *view, int port, tr_error *err);
 
 #endif

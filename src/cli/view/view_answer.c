@@ -45,7 +45,7 @@ void tri_view_destroy(tri_view *view)
     free(view);
 }
 
-static tr_status make(tri_view *view, const view_row *row, const tri_view_query *query,
+static tr_status make(tri_view *view, const view_row *row, const tri_http_target *query,
                       tri_text *text, tr_error *err)
 {
     TRI_TRY(tri_view_query_only(query, row->keys, err));
@@ -71,23 +71,18 @@ static int refuse(int code, const tr_error *err, tri_text *text)
     return code;
 }
 
-int tri_view_answer(tri_view *view, const char *address, tri_text *text)
+int tri_view_answer(tri_view *view, const tri_http_target *address, tri_text *text)
 {
     tr_error err = {0};
-    tri_view_query query;
-    if (tri_view_query_read(address, &query, &err) != TR_OK)
-        return refuse(err.status == TR_ERROR_INPUT ? 400 : 500, &err, text);
     const view_row *row = NULL;
     for (int i = 0; i < NUM_ROWS && !row; i++)
-        row = strcmp(rows[i].path, query.path) == 0 ? &rows[i] : NULL;
-    int code = 200;
+        row = strcmp(rows[i].path, address->path) == 0 ? &rows[i] : NULL;
     if (!row) {
-        tri_fail(&err, TR_ERROR_INPUT, "there is no %.100s", query.path);
-        code = refuse(404, &err, text);
-    } else if (make(view, row, &query, text, &err) != TR_OK) {
-        code = refuse(err.status == TR_ERROR_INPUT || err.status == TR_ERROR_DAMAGED ? 400 : 500,
-                      &err, text);
+        tri_fail(&err, TR_ERROR_INPUT, "there is no %.100s", address->path);
+        return refuse(404, &err, text);
     }
-    tri_view_query_fini(&query);
-    return code;
+    if (make(view, row, address, text, &err) == TR_OK)
+        return 200;
+    bool theirs = err.status == TR_ERROR_INPUT || err.status == TR_ERROR_DAMAGED;
+    return refuse(theirs ? 400 : 500, &err, text);
 }

@@ -17,7 +17,7 @@ typedef struct collective_case {
 
 /* ---- the list ---- */
 
-tr_status tri_view_collectives(tri_view *view, const tri_view_query *query, json_t *doc,
+tr_status tri_view_collectives(tri_view *view, const tri_http_target *query, json_t *doc,
                                tr_error *err)
 {
     (void)view, (void)query, (void)err;
@@ -41,10 +41,10 @@ tr_status tri_view_collectives(tri_view *view, const tri_view_query *query, json
 
 /* ---- one of them ---- */
 
-static tr_status read_case(const tri_view_query *query, collective_case *c, tr_error *err)
+static tr_status read_case(const tri_http_target *query, collective_case *c, tr_error *err)
 {
-    const char *operation = tri_view_query_text(query, "operation");
-    const char *algorithm = tri_view_query_text(query, "algorithm");
+    const char *operation = tri_http_target_arg(query, "operation");
+    const char *algorithm = tri_http_target_arg(query, "algorithm");
     int64_t ranks = 8, root = 0;
     double latency = 5e-6, bandwidth = 50e9;
     c->coll = TRI_COLL_ALL_REDUCE;
@@ -149,7 +149,7 @@ static void put_case(json_t *doc, const collective_case *c, const tri_round_time
     put_rounds(doc, c, times);
 }
 
-tr_status tri_view_collective(tri_view *view, const tri_view_query *query, json_t *doc,
+tr_status tri_view_collective(tri_view *view, const tri_http_target *query, json_t *doc,
                               tr_error *err)
 {
     (void)view;

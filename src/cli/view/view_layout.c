@@ -83,10 +83,10 @@ static tr_status add_file(const tri_view *view, const char *recipe, word_row *ro
     return TR_OK;
 }
 
-static tr_status add_layout(const tri_view_query *query, word_row *row, tr_error *err)
+static tr_status add_layout(const tri_http_target *query, word_row *row, tr_error *err)
 {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const char *text = tri_view_query_text(query, keys[i].key);
+        const char *text = tri_http_target_arg(query, keys[i].key);
         int64_t value = -1;
         char number[24];
         TRI_TRY(tri_view_query_int(query, keys[i].key, keys[i].least, keys[i].most, &value, err));
@@ -96,7 +96,7 @@ static tr_status add_layout(const tri_view_query *query, word_row *row, tr_error
         bool is_flag = strcmp(keys[i].key, "sp") == 0;
         add_setting(row, keys[i].setting, !is_flag ? number : value ? "true" : "false");
     }
-    const char *order = tri_view_query_text(query, "schedule");
+    const char *order = tri_http_target_arg(query, "schedule");
     if (!order || !*order)
         return TR_OK;
     if (!tri_order_find(order)) /* csv:FILE too: an address names no file */
@@ -105,10 +105,10 @@ static tr_status add_layout(const tri_view_query *query, word_row *row, tr_error
     return TR_OK;
 }
 
-static tr_status add_words(const tri_view *view, const tri_view_query *query, word_row *row,
+static tr_status add_words(const tri_view *view, const tri_http_target *query, word_row *row,
                            tr_error *err)
 {
-    const char *recipe = tri_view_query_text(query, "recipe");
+    const char *recipe = tri_http_target_arg(query, "recipe");
     TRI_TRY(add_file(view, recipe, row, err));
     for (int i = 0; i < view->cli->num_plugins; i++) {
         add_word(row, "--plugin");
@@ -182,7 +182,7 @@ static bool same_words(const tri_view_layout *layout, const word_row *row)
            (length == 0 || memcmp(layout->words, row->text.chars, length) == 0);
 }
 
-tr_status tri_view_layout_of(tri_view *view, const tri_view_query *query, tri_view_layout **layout,
+tr_status tri_view_layout_of(tri_view *view, const tri_http_target *query, tri_view_layout **layout,
                              tr_error *err)
 {
     word_row row = {.num = 0};

@@ -167,7 +167,8 @@ static void put_layout(json_t *doc, const tri_view_layout *layout)
     tri_doc_count(object, "batch", tr_settings_int(settings, "train.batch"));
 }
 
-tr_status tri_view_settings(tri_view *view, const tri_view_query *query, json_t *doc, tr_error *err)
+tr_status tri_view_settings(tri_view *view, const tri_http_target *query, json_t *doc,
+                            tr_error *err)
 {
     tri_view_layout *layout;
     TRI_TRY(tri_view_layout_of(view, query, &layout, err));
@@ -177,7 +178,7 @@ tr_status tri_view_settings(tri_view *view, const tri_view_query *query, json_t 
     return TR_OK;
 }
 
-tr_status tri_view_mesh(tri_view *view, const tri_view_query *query, json_t *doc, tr_error *err)
+tr_status tri_view_mesh(tri_view *view, const tri_http_target *query, json_t *doc, tr_error *err)
 {
     static const tri_axis axes[] = {TRI_AXIS_PP, TRI_AXIS_DP, TRI_AXIS_CP, TRI_AXIS_TP,
                                     TRI_AXIS_EP};
@@ -274,10 +275,10 @@ static void put_pieces(json_t *doc, const tri_view_layout *layout, const value_w
     }
 }
 
-tr_status tri_view_placement(tri_view *view, const tri_view_query *query, json_t *doc,
+tr_status tri_view_placement(tri_view *view, const tri_http_target *query, json_t *doc,
                              tr_error *err)
 {
-    const char *value = tri_view_query_text(query, "value");
+    const char *value = tri_http_target_arg(query, "value");
     tri_view_layout *layout;
     value_way way;
     char name[TEXT], text[TEXT];

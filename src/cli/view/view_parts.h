@@ -12,31 +12,19 @@ enum {
     TRI_VIEW_MICROBATCHES = 256,
     TRI_VIEW_CHUNKS = 16,           /* of a rank */
     TRI_VIEW_CELLS = 1 << 15,       /* ranks x chunks x micro-batches */
-    TRI_VIEW_ADDRESS = 16000,       /* letters */
-    TRI_VIEW_WORDS = 32,            /* key=value */
     TRI_VIEW_INSTRUCTIONS = 200000, /* of all programs of a layout together */
     TRI_VIEW_VALUES = 5000
 };
 
-/* ---- view_query.c: an address, taken apart ---- */
+/* ---- view_query.c: what an address asks for ---- */
 
-typedef struct tri_view_query {
-    char *text; /* owned; the others point into it */
-    const char *path;
-    const char *key[TRI_VIEW_WORDS], *value[TRI_VIEW_WORDS];
-    int num;
-} tri_view_query;
-
-tr_status tri_view_query_read(const char *address, tri_view_query *query, tr_error *err);
-void tri_view_query_fini(tri_view_query *query);
-const char *tri_view_query_text(const tri_view_query *query, const char *key); /* or NULL */
 /* *value is left alone where there is none. */
-tr_status tri_view_query_int(const tri_view_query *query, const char *key, int64_t least,
+tr_status tri_view_query_int(const tri_http_target *query, const char *key, int64_t least,
                              int64_t most, int64_t *value, tr_error *err);
-tr_status tri_view_query_number(const tri_view_query *query, const char *key, double least,
+tr_status tri_view_query_number(const tri_http_target *query, const char *key, double least,
                                 double most, double *value, tr_error *err);
 /* Refuses a key that is not among those, a list with blanks. */
-tr_status tri_view_query_only(const tri_view_query *query, const char *known, tr_error *err);
+tr_status tri_view_query_only(const tri_http_target *query, const char *known, tr_error *err);
 /* Lists the words of a table: "there is no X "foo"; it can be a, b". */
 tr_status tri_view_query_unknown(const char *what, const char *word, const char *(*at)(size_t),
                                  tr_error *err);
@@ -60,7 +48,7 @@ struct tri_view {
 };
 
 /* Of the address: the last one, if it is the same. Valid until the next call. */
-tr_status tri_view_layout_of(tri_view *view, const tri_view_query *query, tri_view_layout **layout,
+tr_status tri_view_layout_of(tri_view *view, const tri_http_target *query, tri_view_layout **layout,
                              tr_error *err);
 tr_status tri_view_compile(tri_view_layout *layout, int rank, const tri_session **session,
                            tr_error *err);
@@ -71,21 +59,22 @@ void tri_view_put_recipes(const tri_view *view, json_t *doc);
 
 /* ---- the documents ---- */
 
-typedef tr_status (*tri_view_document)(tri_view *view, const tri_view_query *query, json_t *doc,
+typedef tr_status (*tri_view_document)(tri_view *view, const tri_http_target *query, json_t *doc,
                                        tr_error *err);
-tr_status tri_view_schedules(tri_view *view, const tri_view_query *query, json_t *doc,
+tr_status tri_view_schedules(tri_view *view, const tri_http_target *query, json_t *doc,
                              tr_error *err);
-tr_status tri_view_schedule(tri_view *view, const tri_view_query *query, json_t *doc,
+tr_status tri_view_schedule(tri_view *view, const tri_http_target *query, json_t *doc,
                             tr_error *err);
-tr_status tri_view_collectives(tri_view *view, const tri_view_query *query, json_t *doc,
+tr_status tri_view_collectives(tri_view *view, const tri_http_target *query, json_t *doc,
                                tr_error *err);
-tr_status tri_view_collective(tri_view *view, const tri_view_query *query, json_t *doc,
+tr_status tri_view_collective(tri_view *view, const tri_http_target *query, json_t *doc,
                               tr_error *err);
-tr_status tri_view_settings(tri_view *view, const tri_view_query *query, json_t *doc,
+tr_status tri_view_settings(tri_view *view, const tri_http_target *query, json_t *doc,
                             tr_error *err);
-tr_status tri_view_mesh(tri_view *view, const tri_view_query *query, json_t *doc, tr_error *err);
-tr_status tri_view_placement(tri_view *view, const tri_view_query *query, json_t *doc,
+tr_status tri_view_mesh(tri_view *view, const tri_http_target *query, json_t *doc, tr_error *err);
+tr_status tri_view_placement(tri_view *view, const tri_http_target *query, json_t *doc,
                              tr_error *err);
-tr_status tri_view_program(tri_view *view, const tri_view_query *query, json_t *doc, tr_error *err);
+tr_status tri_view_program(tri_view *view, const tri_http_target *query, json_t *doc,
+                           tr_error *err);
 
 #endif

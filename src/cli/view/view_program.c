@@ -2,7 +2,7 @@
 #include "cli/doc/docs.h"
 #include "cli/view/view_parts.h"
 
-tr_status tri_view_program(tri_view *view, const tri_view_query *query, json_t *doc, tr_error *err)
+tr_status tri_view_program(tri_view *view, const tri_http_target *query, json_t *doc, tr_error *err)
 {
     tri_view_layout *layout;
     const tri_session *session;

@@ -55,7 +55,7 @@ static void put_start(const tri_view *view, json_t *doc)
     tri_doc_count(start, "m", m < TRI_VIEW_MICROBATCHES ? m : TRI_VIEW_MICROBATCHES);
 }
 
-tr_status tri_view_schedules(tri_view *view, const tri_view_query *query, json_t *doc,
+tr_status tri_view_schedules(tri_view *view, const tri_http_target *query, json_t *doc,
                              tr_error *err)
 {
     (void)query, (void)err;
@@ -72,14 +72,14 @@ tr_status tri_view_schedules(tri_view *view, const tri_view_query *query, json_t
 
 /* ---- one of them ---- */
 
-static tr_status read_costs(const tri_view_query *query, tri_action_costs *costs, tr_error *err)
+static tr_status read_costs(const tri_http_target *query, tri_action_costs *costs, tr_error *err)
 {
     static const char *const keys[] = {"F", "I", "W", "B", "FB", "U", "send"};
     tri_text text;
     tri_text_init(&text);
     *costs = tri_sim_unit_costs();
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const char *value = tri_view_query_text(query, keys[i]);
+        const char *value = tri_http_target_arg(query, keys[i]);
         double number = 0;
         tr_status status = tri_view_query_number(query, keys[i], 0, 1e9, &number, err);
         if (status != TR_OK) {
@@ -109,7 +109,8 @@ static tr_status bound(const tri_schedule *s, tr_error *err)
                     TRI_VIEW_CHUNKS, TRI_VIEW_MICROBATCHES, TRI_VIEW_CELLS);
 }
 
-static tr_status read_sizes(const tri_view_query *query, tri_schedule_config *config, tr_error *err)
+static tr_status read_sizes(const tri_http_target *query, tri_schedule_config *config,
+                            tr_error *err)
 {
     int64_t p = 4, m = 8, chunks = 0;
     TRI_TRY(tri_view_query_int(query, "p", 1, TRI_VIEW_RANKS, &p, err));
@@ -137,7 +138,7 @@ static tr_status parse_table(const char *csv, tri_schedule *schedule, tr_error *
 }
 
 /* One of ours: the bound holds before anything is made. */
-static tr_status build_order(const tri_view_query *query, const char *name, tri_schedule *schedule,
+static tr_status build_order(const tri_http_target *query, const char *name, tri_schedule *schedule,
                              tr_error *err)
 {
     tri_schedule_config config = {.order = name};
@@ -151,11 +152,11 @@ static tr_status build_order(const tri_view_query *query, const char *name, tri_
     return tri_schedule_build(&config, schedule, err);
 }
 
-static tr_status build(const tri_view *view, const tri_view_query *query, tri_schedule *schedule,
+static tr_status build(const tri_view *view, const tri_http_target *query, tri_schedule *schedule,
                        tr_error *err)
 {
-    const char *name = tri_view_query_text(query, "name");
-    const char *csv = tri_view_query_text(query, "csv");
+    const char *name = tri_http_target_arg(query, "name");
+    const char *csv = tri_http_target_arg(query, "csv");
     bool is_file = name && strcmp(name, "file") == 0 && table_of(view);
     if (csv && name)
         return tri_fail(err, TR_ERROR_INPUT, "csv is a schedule of its own; leave name out");
@@ -258,7 +259,8 @@ static void put_case(json_t *doc, const tri_sim_case *c, const tri_action_costs 
     put_facts(doc, c, costs);
 }
 
-tr_status tri_view_schedule(tri_view *view, const tri_view_query *query, json_t *doc, tr_error *err)
+tr_status tri_view_schedule(tri_view *view, const tri_http_target *query, json_t *doc,
+                            tr_error *err)
 {
     tri_sim_case c = {0};
     tri_action_costs costs;
