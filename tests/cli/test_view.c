@@ -512,57 +512,58 @@ static void programs(void **state)
     free(own);
 }
 
+static const struct {
+    const char *address, *says;
+} refused[] = {
+    {"/api/view/nothing", "there is no /api/view/nothing"},
+    {"/api/view/schedule?name=1f1c", "there is no schedule"},
+    {"/api/view/schedule?name=csv:/etc/passwd", "there is no schedule"},
+    {"/api/view/schedule?name=file", "there is no schedule"},
+    {"/api/view/schedule?p=65", "whole number from 1 to 64"},
+    {"/api/view/schedule?p=-1", "whole number from 1 to 64"},
+    {"/api/view/schedule?p=4x", "whole number from 1 to 64"},
+    {"/api/view/schedule?m=257", "whole number from 1 to 256"},
+    {"/api/view/schedule?m=99999999999999999999", "whole number from 1 to 256"},
+    {"/api/view/schedule?name=interleaved&p=64&m=256&chunks=16", "too large for a picture"},
+    {"/api/view/schedule?F=nan", "must be a number from 0 to"},
+    {"/api/view/schedule?F=-1", "must be a number from 0 to"},
+    {"/api/view/schedule?F=1e99", "must be a number from 0 to"},
+    {"/api/view/schedule?color=red", "takes no"},
+    {"/api/view/schedule?name=dualpipe&p=3", "even number of ranks"},
+    {"/api/view/schedule?csv=0F0,0B0,7F0", "the table"},
+    {"/api/view/schedule?csv=0F1000000,0B1000000", "the table"},
+    {"/api/view/schedule?csv=0F0&name=1f1b", "leave name out"},
+    {"/api/view/collective?operation=sum", "there is no operation"},
+    {"/api/view/collective?algorithm=rings", "ring"},
+    {"/api/view/collective?ranks=65", "whole number from 1 to 64"},
+    {"/api/view/collective?operation=broadcast&ranks=4&root=4", "from 0 to 3"},
+    {"/api/view/collective?bytes=-1", "must be a number"},
+    {"/api/view/collective?bandwidth=0", "must be a number"},
+    {"/api/view/collective?algorithm=torus2d:3x3&ranks=8", "torus2d"},
+    {"/api/view/mesh?dp=65", "whole number from 1 to 64"},
+    {"/api/view/mesh?dp=16&tp=8", "at most 64"},
+    {"/api/view/mesh?recipe=../../etc/passwd", "there is no recipe"},
+    {"/api/view/mesh?recipe=recipes/tiny.yaml", "there is no recipe"},
+    {"/api/view/mesh?schedule=csv:/etc/passwd", "there is no schedule"},
+    {"/api/view/mesh?tp=9", "layout.tp"},
+    {"/api/view/placement?value=nothing", "there is no value"},
+    {"/api/view/placement?value=wte.weight~9", "there is no value"},
+    {"/api/view/placement", "there is no value"},
+    {"/api/view/program?rank=2&dp=2", "whole number from 0 to 1"},
+    {"/api/view/program?set=run.dir=x", "takes no"},
+};
+
 static void refusals(void **state)
 {
     (void)state;
-    static const struct {
-        const char *address, *says;
-    } cases[] = {
-        {"/api/view/nothing", "there is no /api/view/nothing"},
-        {"/api/view/schedule?name=1f1c", "there is no schedule"},
-        {"/api/view/schedule?name=csv:/etc/passwd", "there is no schedule"},
-        {"/api/view/schedule?name=file", "there is no schedule"},
-        {"/api/view/schedule?p=65", "whole number from 1 to 64"},
-        {"/api/view/schedule?p=-1", "whole number from 1 to 64"},
-        {"/api/view/schedule?p=4x", "whole number from 1 to 64"},
-        {"/api/view/schedule?m=257", "whole number from 1 to 256"},
-        {"/api/view/schedule?m=99999999999999999999", "whole number from 1 to 256"},
-        {"/api/view/schedule?name=interleaved&p=64&m=256&chunks=16", "too large for a picture"},
-        {"/api/view/schedule?F=nan", "must be a number from 0 to"},
-        {"/api/view/schedule?F=-1", "must be a number from 0 to"},
-        {"/api/view/schedule?F=1e99", "must be a number from 0 to"},
-        {"/api/view/schedule?color=red", "takes no"},
-        {"/api/view/schedule?name=dualpipe&p=3", "even number of ranks"},
-        {"/api/view/schedule?csv=0F0,0B0,7F0", "the table"},
-        {"/api/view/schedule?csv=0F1000000,0B1000000", "the table"},
-        {"/api/view/schedule?csv=0F0&name=1f1b", "leave name out"},
-        {"/api/view/collective?operation=sum", "there is no operation"},
-        {"/api/view/collective?algorithm=rings", "ring"},
-        {"/api/view/collective?ranks=65", "whole number from 1 to 64"},
-        {"/api/view/collective?operation=broadcast&ranks=4&root=4", "from 0 to 3"},
-        {"/api/view/collective?bytes=-1", "must be a number"},
-        {"/api/view/collective?bandwidth=0", "must be a number"},
-        {"/api/view/collective?algorithm=torus2d:3x3&ranks=8", "torus2d"},
-        {"/api/view/mesh?dp=65", "whole number from 1 to 64"},
-        {"/api/view/mesh?dp=16&tp=8", "at most 64"},
-        {"/api/view/mesh?recipe=../../etc/passwd", "there is no recipe"},
-        {"/api/view/mesh?recipe=recipes/tiny.yaml", "there is no recipe"},
-        {"/api/view/mesh?schedule=csv:/etc/passwd", "there is no schedule"},
-        {"/api/view/mesh?tp=9", "layout.tp"},
-        {"/api/view/placement?value=nothing", "there is no value"},
-        {"/api/view/placement?value=wte.weight~9", "there is no value"},
-        {"/api/view/placement", "there is no value"},
-        {"/api/view/program?rank=2&dp=2", "whole number from 0 to 1"},
-        {"/api/view/program?set=run.dir=x", "takes no"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         int code;
-        char *text = output_of(&code, "view recipes/tiny.yaml --print '%s'", cases[i].address);
-        json_t *doc = parse(text, cases[i].address);
+        char *text = output_of(&code, "view recipes/tiny.yaml --print '%s'", refused[i].address);
+        json_t *doc = parse(text, refused[i].address);
         const char *says = text_at(doc, "error");
-        if (code != 2 || !strstr(says, cases[i].says))
-            fail_msg("%s: exit code %d, \"%s\"; expected \"%s\"", cases[i].address, code, says,
-                     cases[i].says);
+        if (code != 2 || !strstr(says, refused[i].says))
+            fail_msg("%s: exit code %d, \"%s\"; expected \"%s\"", refused[i].address, code, says,
+                     refused[i].says);
         json_decref(doc);
         free(text);
     }

@@ -100,7 +100,7 @@ T.view.mesh = { name: 'mesh', title: 'Placements', latest: T.view.latest(), late
     found.length > MOST ? T.el('p', { class: 'soft' }, `${T.grouped(found.length)} values; write a part of the name to see others`) : found.length ? null : T.el('p', { class: 'soft' }, 'No value has such a name.'));
     const now = T.id('value-now');
     tab.values.setAttribute('aria-activedescendant', now ? 'value-now' : '');
-    if (now) tab.values.scrollTop = Math.max(0, now.offsetTop - tab.values.offsetTop - tab.values.clientHeight / 2);
+    if (now) tab.values.scrollTop = Math.max(0, now.offsetTop - tab.values.clientHeight / 2);
   };
 
   tab.listKey = (event) => {
@@ -197,7 +197,7 @@ T.view.mesh = { name: 'mesh', title: 'Placements', latest: T.view.latest(), late
     const columns = axes.tp * axes.cp;
     T.fill(tab.ranks, Array.from({ length: axes.pp }, (_, pp) => T.el('div', { class: 'stage' },
       axes.pp > 1 ? T.el('p', { class: 'soft' }, `stage ${pp} of the pipeline`) : null,
-      Array.from({ length: axes.dp }, (__, dp) => T.el('div', { class: 'replica', style: { gridTemplateColumns: `repeat(${Math.min(columns, 8)}, minmax(118px, 1fr))` } },
+      Array.from({ length: axes.dp }, (__, dp) => T.el('div', { class: 'replica', style: { gridTemplateColumns: `repeat(${Math.min(columns, 8)}, minmax(118px, 260px))` } },
         doc.ranks.filter((r) => tab.document.ranks[r.rank].pp === pp && tab.document.ranks[r.rank].dp === dp).map((r) => card(doc, r, found[r.rank])))))));
   };
 

@@ -55,6 +55,13 @@
     for (let r = 0; r < num; r++) context.fillText(String(r), LEFT - 6, TOP + (r + 0.5) * row);
   };
 
+  /* Chunks are named where there is room in every box: all of them, or none. */
+  const namesChunks = () => {
+    const doc = tab.document;
+    const fits = (a) => a.end <= a.start || `${a.chunk}${a.kind}${a.microbatch}`.length * 6.3 + 4 <= (a.end - a.start) * draw.unit;
+    return (doc.chunks > doc.num_ranks || doc.routes > 1) && tab.actions.every(fits);
+  };
+
   /* As much of "7F3" as fits: chunk, kind, micro-batch. */
   const label = (context, a, width, long) => {
     const texts = [`${a.kind}${a.microbatch}`, a.kind];
@@ -94,7 +101,7 @@
     const doc = tab.document;
     if (!doc) return;
     const row = rowHeight(), of = colours(), places = chunkPlaces(), at = tab.stepper.at;
-    const long = doc.chunks > doc.num_ranks || doc.routes > 1;
+    const long = namesChunks();
     let current = null;
     axis(context, height, width);
     names(context, row, doc.num_ranks);
