@@ -12,7 +12,7 @@ enum {
     TRI_VIEW_MICROBATCHES = 256,
     TRI_VIEW_CHUNKS = 16,           /* of a rank */
     TRI_VIEW_CELLS = 1 << 15,       /* ranks x chunks x micro-batches */
-    TRI_VIEW_INSTRUCTIONS = 200000, /* of all programs of a layout together */
+    TRI_VIEW_INSTRUCTIONS = 120000, /* of all programs of a layout together */
     TRI_VIEW_VALUES = 5000
 };
 
