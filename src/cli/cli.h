@@ -136,6 +136,7 @@ int tri_verb_data(const tri_cli *cli);
 int tri_verb_runs(const tri_cli *cli);
 int tri_verb_plot(const tri_cli *cli);
 int tri_verb_profile(const tri_cli *cli);
+int tri_verb_report(const tri_cli *cli);
 int tri_verb_sweep(const tri_cli *cli);
 int tri_verb_doctor(const tri_cli *cli);
 int tri_verb_settings(const tri_cli *cli);

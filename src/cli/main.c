@@ -231,6 +231,11 @@ static const tri_flag plot_flags[] = {
     {0},
 };
 
+static const tri_flag report_flags[] = {
+    {"output", "FILE", "the file to write (report.html); -o FILE is the same"},
+    {0},
+};
+
 static const tri_flag profile_flags[] = {
     {"draw", "FILE.svg", "a picture of the last step: the rows of all ranks"},
     JSON_FLAG,
@@ -342,6 +347,8 @@ const tri_verb tri_verbs[] = {
      TRI_OPERANDS_WORDS, plot_flags, tri_verb_plot},
     {"profile", "say where the time of a traced run went, by rank, operator and axis", "RUN", "",
      NULL, TRI_OPERANDS_WORDS, profile_flags, tri_verb_profile},
+    {"report", "make one file of runs to send to somebody: their page, with all that it shows",
+     "RUN [RUN ...]", "", NULL, TRI_OPERANDS_WORDS, report_flags, tri_verb_report},
     {"sweep", "train a recipe with other settings, many times, and compare",
      "[RECIPE | FILE.yaml] --over KEY=VALUES ...", MODEL_SECTIONS " ckpt",
      "train.steps train.eval_every optim.lr train.batch run.dir ckpt.every", TRI_OPERANDS_SETTINGS,

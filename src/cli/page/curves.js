@@ -5,6 +5,7 @@ T.curves = {
   charts: new Map(), /* key: T.Chart */
   keys: [], /* what the selected runs have */
   first: ['loss', 'eval_loss', 'lr', 'grad_norm', 'tokens_per_s', 'mfu'],
+  exact: ['lr', 'loss_scale', 'skipped'],
   never: ['step', 'tokens', 'time', 'version', 'epoch'],
   extra: [], /* what the reader asked for besides */
 };
@@ -163,7 +164,7 @@ T.curves.tools = () => {
     T.state.band = event.target.checked;
     T.curves.redraw();
   } });
-  T.fill(T.id('curves-tools'), axis, T.el('label', {}, 'smooth', smooth, told), T.el('label', {}, band, 'least to greatest'),
+  T.fill(T.id('curves-tools'), axis, T.el('label', {}, 'smooth', smooth, told), T.el('label', {}, band, 'min to max'),
     T.el('span', { class: 'group' }, T.zoomTools('curves', { zoom: T.zoomBy, pan: T.panBy, reset: () => T.zoomTo(null, null) })));
 };
 
