@@ -26,6 +26,7 @@ T.Chart = class {
       this.readout, this.host, this.note);
     this.canvas = T.canvas(this.host, {
       height: 190,
+      label: key.title,
       draw: (context, width, height) => this.draw(context, width, height),
       move: (x) => T.setCursor(this.toX(x), this),
       leave: () => T.setCursor(null, null),
@@ -34,6 +35,12 @@ T.Chart = class {
       key: (event) => this.press(event),
     });
     this.tip = T.tip(this.host);
+  }
+
+  /* One that is not on the screen is not drawn, but its words are right. */
+  redraw() {
+    this.canvas.redraw();
+    if (!this.canvas.seen) this.describe(this.series());
   }
 
   button(text, label, pressed, act) {
@@ -46,7 +53,7 @@ T.Chart = class {
     return this.button('log', 'logarithmic scale', this.log, () => {
       this.log = !this.log;
       T.keep('log.' + this.key.key, this.log ? '1' : '0');
-      this.canvas.redraw();
+      this.redraw();
       return this.log;
     });
   }

@@ -49,12 +49,12 @@ void tri_report_end(tri_text *documents)
 
 /* ---- the page ---- */
 
-typedef struct reader {
+typedef struct page_reader {
     const char *at, *end;
-} reader;
+} page_reader;
 
 /* Whether the text goes on with these words, which are then passed over. */
-static bool takes(reader *r, const char *words)
+static bool takes(page_reader *r, const char *words)
 {
     size_t length = strlen(words);
     if ((size_t)(r->end - r->at) < length || memcmp(r->at, words, length) != 0)
@@ -64,7 +64,7 @@ static bool takes(reader *r, const char *words)
 }
 
 /* The name of a file up to a quote. */
-static void take_name(reader *r, char name[64])
+static void take_name(page_reader *r, char name[64])
 {
     size_t length = 0;
     while (r->at < r->end && *r->at != '"' && length < 63)
@@ -82,7 +82,7 @@ static void add_file(tri_text *page, const char *name)
 }
 
 /* Links to files become the files. */
-static bool put_file(reader *r, tri_text *page)
+static bool put_file(page_reader *r, tri_text *page)
 {
     char name[64];
     if (takes(r, "<link rel=\"stylesheet\" href=\"")) {
@@ -115,7 +115,7 @@ void tri_report_page(const tri_text *documents, tri_text *page)
     tri_text_add(page, TRI_REPORT_MARK);
     if (!tri_page_asset("index.html", &bytes, &num_bytes, &type))
         return;
-    reader r = {.at = bytes, .end = (const char *)bytes + num_bytes};
+    page_reader r = {.at = bytes, .end = (const char *)bytes + num_bytes};
     takes(&r, "<!doctype html>\n");
     while (r.at < r.end) {
         if (takes(&r, "<body>")) {
