@@ -31,7 +31,7 @@ else
 ISAS     = base
 endif
 
-PACKAGES = yaml-0.1 jansson oniguruma libutf8proc zlib libzstd libcrypto
+PACKAGES = yaml-0.1 jansson oniguruma libutf8proc zlib libzstd libcrypto libmicrohttpd
 # What the library needs besides the packages; trireme.pc gets both from here.
 OWN_LIBS = $(SANITIZE) -lm -ldl -pthread
 LIBS     = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) $(OWN_LIBS)

@@ -134,6 +134,7 @@ int tri_verb_bench(const tri_cli *cli);
 int tri_verb_ckpt(const tri_cli *cli);
 int tri_verb_data(const tri_cli *cli);
 int tri_verb_runs(const tri_cli *cli);
+int tri_verb_watch(const tri_cli *cli);
 int tri_verb_plot(const tri_cli *cli);
 int tri_verb_profile(const tri_cli *cli);
 int tri_verb_report(const tri_cli *cli);

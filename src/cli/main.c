@@ -222,6 +222,13 @@ static const tri_flag runs_flags[] = {
     {0},
 };
 
+static const tri_flag watch_flags[] = {
+    {"port", "N", "of the page (default 7717; 0: any that is free)"},
+    {"address", "A", "to listen on, 0.0.0.0 say (default: this machine alone); needs a token"},
+    {"token-file", "FILE", "a secret that who looks must know (default: made where one is needed)"},
+    {0},
+};
+
 static const tri_flag plot_flags[] = {
     {"x", "WHAT", "steps (default), tokens or hours"},
     {"y", "WHAT", "loss (default), eval_loss, lr, grad_norm or tokens_per_s"},
@@ -343,6 +350,8 @@ const tri_verb tri_verbs[] = {
     {"runs", "list runs and how they go; compare, follow, stop and remove them",
      "[DIR ...] | diff A B | attach RUN | stop RUN ... | rm RUN ...", "", NULL, TRI_OPERANDS_WORDS,
      runs_flags, tri_verb_runs},
+    {"watch", "show runs in a browser, also those that go on", "[RUN | DIR ...]", "", NULL,
+     TRI_OPERANDS_WORDS, watch_flags, tri_verb_watch},
     {"plot", "draw the losses of runs, in the terminal or as a picture", "RUN [RUN ...]", "", NULL,
      TRI_OPERANDS_WORDS, plot_flags, tri_verb_plot},
     {"profile", "say where the time of a traced run went, by rank, operator and axis", "RUN", "",
