@@ -66,8 +66,16 @@ T.live.take = {
   ranks(event) {
     for (const doc of T.live.parse(event)) T.ranks.take(doc.id || T.state.focus, doc);
   },
-  runs() {
-    T.live.listSoon();
+  /* Numbers of all runs; what else there is of a new one, or of one in another state, is asked for. */
+  runs(event) {
+    const brief = T.live.parse(event).flatMap((doc) => doc.runs || []);
+    const other = brief.some((run) => !T.runOf(run.id) || T.runOf(run.id).state !== run.state);
+    if (other || brief.length !== T.state.runs.length) T.live.listSoon();
+    for (const run of brief) if (T.runOf(run.id)) Object.assign(T.runOf(run.id), { step: run.step, total: run.total, loss: run.loss });
+    T.emit('lines');
+  },
+  gap() {
+    T.live.again();
   },
 };
 
