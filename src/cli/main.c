@@ -122,26 +122,6 @@ static const tri_flag plan_flags[] = {
     {0},
 };
 
-static const tri_flag place_flags[] = {
-    {"mesh", "x:4,y:8", "the axes of the mesh and their sizes"},
-    {"dtype", "TYPE", "of the arrays: bf16 (default), f16, f32, tf32, fp8, int8"},
-    {"device", "NAME", "for times: h100, ...; --devices lists them; or peak=312T,memory=80G,..."},
-    {"link", "NAME", "for times: nvlink4, ib400, ... or 50GB/s (default: the device's)"},
-    {"latency", "US", "of a message, in microseconds (default 0)"},
-    {"train", "STRATEGY", "In . Win . Wout step by step: dp, fsdp, tp, megatron or fsdp+tp"},
-    {"sizes", "B:1024,D:4096", "sizes of letters that are given none where they stand"},
-    {"tp", "AXES", "--train: the axes of the model (default: tp, or the last)"},
-    {"state", "PARAMS", "memory of weights, gradients and moments under ZeRO 0 to 3"},
-    {"shard-group", "N", "--state: shard within groups of N, replicate between them"},
-    {"values", "'X=[1,2] ...'", "carry the line out with these numbers, on threads"},
-    {"devices", NULL, "the tables of devices, links, clusters and software"},
-    {"markdown", NULL, "with --devices: as a page, docs/devices.md"},
-    {"limits", NULL, "from where on devices are bound by arithmetic: rows, tokens, devices"},
-    {"width", "F", "limits: of a feed-forward layer, for tensor parallelism"},
-    JSON_FLAG,
-    {0},
-};
-
 static const tri_flag explain_flags[] = {
     {"summary", NULL, "totals only"},
     {"all", NULL,
@@ -238,6 +218,11 @@ static const tri_flag plot_flags[] = {
     {0},
 };
 
+static const tri_flag report_flags[] = {
+    {"output", "FILE", "the file to write (report.html); -o FILE is the same"},
+    {0},
+};
+
 static const tri_flag profile_flags[] = {
     {"draw", "FILE.svg", "a picture of the last step: the rows of all ranks"},
     JSON_FLAG,
@@ -320,7 +305,7 @@ const tri_verb tri_verbs[] = {
      MODEL_SECTIONS, MODEL_SETTINGS " layout.zero layout.recompute run.memory_limit",
      TRI_OPERANDS_SETTINGS, plan_flags, tri_verb_plan},
     {"place", "calculate on paper: shards, products, messages; bytes, times",
-     "['A[I:256@x, J] . B[J, K@y] -> C[I, K]' ...]", "", NULL, TRI_OPERANDS_WORDS, place_flags,
+     "['A[I:256@x, J] . B[J, K@y] -> C[I, K]' ...]", "", NULL, TRI_OPERANDS_WORDS, tri_place_flags,
      tri_verb_place},
     {"explain", "print the program of a step, instruction by instruction", "[RECIPE | FILE.yaml]",
      MODEL_SECTIONS, MODEL_SETTINGS, TRI_OPERANDS_SETTINGS, explain_flags, tri_verb_explain},
@@ -354,6 +339,8 @@ const tri_verb tri_verbs[] = {
      TRI_OPERANDS_WORDS, plot_flags, tri_verb_plot},
     {"profile", "say where the time of a traced run went, by rank, operator and axis", "RUN", "",
      NULL, TRI_OPERANDS_WORDS, profile_flags, tri_verb_profile},
+    {"report", "make one file of runs to send to somebody: their page, with all that it shows",
+     "RUN [RUN ...]", "", NULL, TRI_OPERANDS_WORDS, report_flags, tri_verb_report},
     {"sweep", "train a recipe with other settings, many times, and compare",
      "[RECIPE | FILE.yaml] --over KEY=VALUES ...", MODEL_SECTIONS " ckpt",
      "train.steps train.eval_every optim.lr train.batch run.dir ckpt.every", TRI_OPERANDS_SETTINGS,

@@ -67,7 +67,8 @@ typedef struct tri_carry_use tri_carry_use;
 typedef struct tri_own_mark {
     uint64_t at_ns, messages_ns;
     int64_t copies_ns, waited_ns;
-    uint64_t late_ns; /* that sleeps of run.pace lasted too long since then, and was not caught up */
+    uint64_t
+        late_ns; /* that sleeps of run.pace lasted too long since then, and was not caught up */
 } tri_own_mark;
 
 /* The pace of a pair; 0: as long as its calls one after the other. */

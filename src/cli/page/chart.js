@@ -26,6 +26,7 @@ T.Chart = class {
       this.readout, this.host, this.note);
     this.canvas = T.canvas(this.host, {
       height: 190,
+      label: key.title,
       draw: (context, width, height) => this.draw(context, width, height),
       move: (x) => T.setCursor(this.toX(x), this),
       leave: () => T.setCursor(null, null),
@@ -34,6 +35,12 @@ T.Chart = class {
       key: (event) => this.press(event),
     });
     this.tip = T.tip(this.host);
+  }
+
+  /* One that is not on the screen is not drawn, but its words are right. */
+  redraw() {
+    this.canvas.redraw();
+    if (!this.canvas.seen) this.describe(this.series());
   }
 
   button(text, label, pressed, act) {
@@ -46,7 +53,7 @@ T.Chart = class {
     return this.button('log', 'logarithmic scale', this.log, () => {
       this.log = !this.log;
       T.keep('log.' + this.key.key, this.log ? '1' : '0');
-      this.canvas.redraw();
+      this.redraw();
       return this.log;
     });
   }
@@ -82,7 +89,7 @@ T.Chart = class {
     const points = longest.curve.points, num = Math.min(12, points.length);
     const rows = Array.from({ length: num }, (_, i) => points[Math.round((i * (points.length - 1)) / Math.max(1, num - 1))][0]);
     return T.table(`${this.key.title} of ${series.length} runs`, [
-      { title: T.axisTitle[T.state.x], number: true, cell: (x) => T.num(x) },
+      { title: T.axisTitle[T.state.x], number: true, cell: (x) => T.xText(x) },
       ...series.map((s) => ({ title: T.nameOf(s.id), number: true, cell: (x) => T.num(this.valueAt(s, x)) })),
     ], rows);
   }
@@ -101,14 +108,23 @@ T.Chart = class {
     const points = s.curve.points;
     const gap = points.length > 1 ? (points[points.length - 1][0] - points[0][0]) / (points.length - 1) : 0;
     if (x > points[points.length - 1][0] + gap || x < points[0][0] - gap) return null;
-    return points[this.nearest(points, x)][2];
+    const at = this.nearest(points, x);
+    return s.means && s.means.length === points.length ? s.means[at] : points[at][2];
+  }
+
+  /* Lines in a mean: as many as there are in so many steps, since held-out losses are rare. What is
+   * set and not measured is shown as it is. */
+  window(s) {
+    if (T.curves.exact.includes(this.key.key)) return 1;
+    const all = T.store.of(s.id, 'loss');
+    return all && all.lines > s.curve.lines ? (T.state.smooth * s.curve.lines) / all.lines : T.state.smooth;
   }
 
   ranges(series) {
     let x0 = Infinity, x1 = -Infinity, y0 = Infinity, y1 = -Infinity;
     for (const s of series) {
       const points = s.curve.points;
-      s.means = T.store.smooth(points, T.state.smooth);
+      s.means = T.store.smooth(points, this.window(s));
       x0 = Math.min(x0, points[0][0]);
       x1 = Math.max(x1, points[points.length - 1][0]);
       for (let i = 0; i < points.length; i++) {
@@ -214,7 +230,7 @@ T.Chart = class {
     if (T.state.band) this.drawBand(context, points, colour);
     context.strokeStyle = colour;
     context.lineJoin = 'round';
-    if (T.state.smooth > 1) {
+    if (this.window(s) > 1) {
       context.globalAlpha = 0.3;
       context.lineWidth = 1;
       this.line(context, points, points.map((p) => p[2]));
@@ -281,7 +297,7 @@ T.Chart = class {
       this.tip.hide();
       return;
     }
-    this.tip.show(px, 4, T.el('div', { class: 'soft' }, `${T.num(x)} ${T.axisTitle[T.state.x]}`),
+    this.tip.show(px, 4, T.el('div', { class: 'soft' }, `${T.xText(x)} ${T.axisTitle[T.state.x]}`),
       rows.map(({ s, value }) => T.el('div', {}, T.swatch(s.at), `${T.nameOf(s.id)} `, T.el('b', {}, T.num(value)))));
   }
 
@@ -292,7 +308,7 @@ T.Chart = class {
     if (seen !== this.seen) {
       this.seen = seen;
       T.fill(this.readout, last.slice(0, 6).map(({ s, p }) => T.el('span', {}, T.swatch(s.at), T.num(p[2]))));
-      const words = last.map(({ s, p }) => `${T.nameOf(s.id)} ${T.num(p[2])} at ${T.num(p[0])}`).join('; ');
+      const words = last.map(({ s, p }) => `${T.nameOf(s.id)} ${T.num(p[2])} at ${T.xText(p[0])}`).join('; ');
       this.canvas.label(`${this.key.title} over ${T.axisTitle[T.state.x]}. ${words || 'No numbers yet'}. Arrow keys read values, + and - zoom.`);
     }
     const missing = series.reduce((sum, s) => sum + s.curve.missing, 0);
@@ -307,7 +323,7 @@ T.Chart = class {
     if (event.key in moves) {
       const to = Math.min(Math.max(now + (T.cursor.x === null ? 0 : moves[event.key]), 0), points.length - 1);
       T.setCursor(points[to][0], this);
-      T.announce(`${T.num(points[to][0])} ${T.axisTitle[T.state.x]}: ` +
+      T.announce(`${T.xText(points[to][0])} ${T.axisTitle[T.state.x]}: ` +
         series.map((s) => `${T.nameOf(s.id)} ${T.num(this.valueAt(s, points[to][0]))}`).join(', '));
       return true;
     }
@@ -318,6 +334,8 @@ T.Chart = class {
     return true;
   }
 };
+
+T.xText = (x) => (T.state.x === 'hours' ? T.num(x) : T.grouped(x));
 
 T.swatch = (at) => {
   const mark = T.el('i', { class: 'swatch', 'aria-hidden': 'true' });

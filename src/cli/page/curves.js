@@ -3,8 +3,10 @@
 
 T.curves = {
   charts: new Map(), /* key: T.Chart */
-  keys: [], /* what the selected runs have */
+  keys: [], /* what the selected runs have, all together */
+  has: new Map(), /* id: the set of keys of one run */
   first: ['loss', 'eval_loss', 'lr', 'grad_norm', 'tokens_per_s', 'mfu'],
+  exact: ['lr', 'loss_scale', 'skipped'],
   never: ['step', 'tokens', 'time', 'version', 'epoch'],
   extra: [], /* what the reader asked for besides */
 };
@@ -54,7 +56,7 @@ T.curves.zoomed = () => {
 };
 
 T.curves.redraw = () => {
-  for (const chart of T.curves.charts.values()) chart.canvas.redraw();
+  for (const chart of T.curves.charts.values()) chart.redraw();
 };
 
 T.curves.shown = () => T.curves.keys.filter((k) => T.curves.first.includes(k.key) || T.curves.extra.includes(k.key))
@@ -62,14 +64,16 @@ T.curves.shown = () => T.curves.keys.filter((k) => T.curves.first.includes(k.key
 
 T.curves.rank = (key) => (T.curves.first.includes(key) ? T.curves.first.indexOf(key) : 100 + T.curves.extra.indexOf(key));
 
+T.curves.hasKey = (id, key) => T.curves.has.has(id) && T.curves.has.get(id).has(key);
+
 /* Asks for the curves of all charts again. */
 T.curves.reload = async () => {
   const keys = T.curves.shown().map((k) => k.key);
   T.store.prune(T.state.selected, keys);
   const asked = [];
   for (const id of T.state.selected)
-    for (const key of keys)
-      asked.push(T.store.load(id, key).then((fresh) => fresh && T.curves.charts.has(key) && T.curves.charts.get(key).canvas.redraw()));
+    for (const key of keys.filter((k) => T.curves.hasKey(id, k)))
+      asked.push(T.store.load(id, key).then((fresh) => fresh && T.curves.charts.has(key) && T.curves.charts.get(key).redraw()));
   const done = await Promise.allSettled(asked);
   const failed = done.find((d) => d.status === 'rejected');
   if (failed) T.emit('failed', failed.reason);
@@ -79,10 +83,12 @@ T.curves.findKeys = async () => {
   const ids = T.state.selected.slice(), found = new Map();
   for (const id of ids) {
     const doc = await T.data.get('/api/keys', { id });
+    T.curves.has.set(id, new Set((doc ? doc.keys : []).map((key) => key.key)));
     for (const key of doc ? doc.keys : [])
       if (!found.has(key.key) && !T.curves.never.includes(key.key)) found.set(key.key, key);
   }
   if (ids.join() !== T.state.selected.join()) return false;
+  for (const id of T.curves.has.keys()) if (!ids.includes(id)) T.curves.has.delete(id);
   T.curves.keys = [...found.values()];
   return true;
 };
@@ -163,7 +169,7 @@ T.curves.tools = () => {
     T.state.band = event.target.checked;
     T.curves.redraw();
   } });
-  T.fill(T.id('curves-tools'), axis, T.el('label', {}, 'smooth', smooth, told), T.el('label', {}, band, 'least to greatest'),
+  T.fill(T.id('curves-tools'), axis, T.el('label', {}, 'smooth', smooth, told), T.el('label', {}, band, 'min to max'),
     T.el('span', { class: 'group' }, T.zoomTools('curves', { zoom: T.zoomBy, pan: T.panBy, reset: () => T.zoomTo(null, null) })));
 };
 

@@ -13,7 +13,7 @@ T.details.show = (name, ...children) => {
 /* ---- events and texts ---- */
 
 T.details.grave = { failed: 'bad', gave_up: 'bad', spike: 'warn', slow: 'warn', rollback: 'warn', restart: 'warn', shrink: 'warn',
-  replay: 'warn', corrupt: 'bad', start: 'plain', end: 'good', recovered: 'good' };
+  replay: 'bad', corrupt: 'bad', start: 'plain', end: 'good', recovered: 'good' };
 
 T.details.eventText = (event) => {
   if (event.reason) return event.reason;

@@ -38,21 +38,18 @@ T.live.takeLine = (line) => {
 
 /* Keys that a run did not have before, its first held-out loss, say. */
 T.live.newKeys = (line) => {
-  if (!T.state.selected.includes(line.id)) return;
-  const known = new Set([...T.curves.keys.map((k) => k.key), ...T.curves.never]);
-  const fresh = Object.keys(line).filter((key) => T.known(line[key]) && !known.has(key) && key !== 'id' && key !== 'layer_loads');
-  if (fresh.some((key) => !T.live.asked.has(key))) {
-    fresh.forEach((key) => T.live.asked.add(key));
-    T.curves.select().catch((error) => T.emit('failed', error));
-  }
+  const known = T.curves.has.get(line.id);
+  if (!known) return;
+  const fresh = Object.keys(line).filter((key) => T.known(line[key]) && !known.has(key));
+  fresh.forEach((key) => known.add(key));
+  if (fresh.some((key) => !T.curves.never.includes(key))) T.curves.select().catch((error) => T.emit('failed', error));
 };
-T.live.asked = new Set();
 
 T.live.take = {
   step(event) {
     const lines = T.live.parse(event);
     lines.forEach(T.live.takeLine);
-    if (lines.length) T.live.newKeys(lines[lines.length - 1]);
+    for (const line of lines) T.live.newKeys(line);
     T.emit('lines');
   },
   note(event) {
@@ -69,8 +66,16 @@ T.live.take = {
   ranks(event) {
     for (const doc of T.live.parse(event)) T.ranks.take(doc.id || T.state.focus, doc);
   },
-  runs() {
-    T.live.listSoon();
+  /* Numbers of all runs; what else there is of a new one, or of one in another state, is asked for. */
+  runs(event) {
+    const brief = T.live.parse(event).flatMap((doc) => doc.runs || []);
+    const other = brief.some((run) => !T.runOf(run.id) || T.runOf(run.id).state !== run.state);
+    if (other || brief.length !== T.state.runs.length) T.live.listSoon();
+    for (const run of brief) if (T.runOf(run.id)) Object.assign(T.runOf(run.id), { step: run.step, total: run.total, loss: run.loss });
+    T.emit('lines');
+  },
+  gap() {
+    T.live.again();
   },
 };
 

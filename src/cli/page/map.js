@@ -1,14 +1,14 @@
 /* The plan's memory over the step: what lies where, from which instruction to which. */
 'use strict';
 
-T.map = { doc: null, at: null, space: null };
+T.map = { doc: null, at: null, pointer: null, space: null };
 
 T.map.kinds = [
-  { word: 'weights', colour: 'c0', of: /param|copy|weight/ },
-  { word: 'gradients', colour: 'c1', of: /grad/ },
-  { word: 'moments', colour: 'c2', of: /optim|moment/ },
-  { word: 'activations', colour: 'c6', of: /work|act|scratch|step/ },
-  { word: 'messages', colour: 'c4', of: /shared|bucket|message|peer/ },
+  { word: 'weights', colour: 'c0', of: /^(param|copy|gathered)/ },
+  { word: 'gradients', colour: 'c1', of: /^grad/ },
+  { word: 'moments', colour: 'c2', of: /^optim/ },
+  { word: 'activations', colour: 'c6', of: /^work/ },
+  { word: 'activations kept from one call to another', colour: 'c3', of: /^(frame|cache)/ },
   { word: 'inputs and statistics', colour: 'c5', of: /./ },
 ];
 
@@ -102,7 +102,7 @@ T.map.mark = (context, frame) => {
   context.lineWidth = 2;
   context.strokeRect(r.x, r.y, Math.max(2, r.width), Math.max(2, r.height));
   context.lineWidth = 1;
-  T.map.tip.show(Math.max(r.x, frame.left), Math.min(r.y + r.height + 4, frame.bottom - 40), T.el('b', {}, at.name),
+  T.map.tip.show(T.map.pointer === null ? Math.max(r.x, frame.left) : T.map.pointer, Math.min(r.y + r.height + 4, frame.bottom - 40), T.el('b', {}, at.name),
     T.el('div', {}, `${T.bytes(at.bytes)} · ${at.space}`), T.el('div', { class: 'soft' }, `instructions ${T.grouped(at.first)} – ${T.grouped(at.last)}`));
 };
 
@@ -124,6 +124,7 @@ T.map.press = (event) => {
   const moves = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -1e9, End: 1e9 };
   if (!(event.key in moves)) return T.map.span.key(event);
   T.map.at = boxes[Math.min(Math.max(now + moves[event.key], 0), boxes.length - 1)];
+  T.map.pointer = null;
   T.announce(T.map.words(T.map.at));
   T.map.canvas.redraw();
   return true;
@@ -145,6 +146,7 @@ T.map.show = (doc) => {
     draw: T.map.draw, key: T.map.press,
     move(x, y) {
       T.map.at = T.map.find(x, y);
+      T.map.pointer = x;
       if (!T.map.at) T.map.tip.hide();
     },
     leave() {

@@ -64,8 +64,10 @@ T.store = {
     if (curve.x === 'step') return line.step;
     if (curve.x === 'tokens') return line.tokens;
     const clock = T.store.clock.get(id);
-    if (!clock || clock.step !== line.step)
-      T.store.clock.set(id, { step: line.step, hours: (clock ? clock.hours : curve.last) + (line.step_ms || 0) / 3.6e6 });
+    if (!clock || clock.step !== line.step) {
+      const steps = clock ? Math.max(1, line.step - clock.step) : 1; /* not every line of a fast run is told */
+      T.store.clock.set(id, { step: line.step, hours: (clock ? clock.hours : curve.last) + (steps * (line.step_ms || 0)) / 3.6e6 });
+    }
     return T.store.clock.get(id).hours;
   },
 

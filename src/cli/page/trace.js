@@ -1,7 +1,7 @@
 /* The lanes of the last traced step: what each rank did when. */
 'use strict';
 
-T.trace = { doc: null, span: null, at: null, open: new Set() };
+T.trace = { doc: null, span: null, at: null, pointer: null };
 
 /* What an operator is: its colour and the word for the legend. */
 T.trace.kinds = [
@@ -101,7 +101,7 @@ T.trace.mark = (context) => {
   const from = Math.max(px(s[0]), T.trace.left);
   context.strokeRect(from, at.row.y, Math.max(2, px(s[1]) - from), at.row.high);
   context.lineWidth = 1;
-  T.trace.tip.show(Math.max(from, T.trace.left), at.row.y + at.row.high + 4, T.trace.words(at.row.lane, s));
+  T.trace.tip.show(T.trace.pointer === null ? Math.max(from, T.trace.left) : T.trace.pointer, at.row.y + at.row.high + 4, T.trace.words(at.row.lane, s));
 };
 
 T.trace.find = (x, y) => {
@@ -127,6 +127,7 @@ T.trace.press = (event) => {
   const s = rows[to].lane.spans[index];
   if (!s) return true;
   T.trace.at = { row: rows[to], index };
+  T.trace.pointer = null;
   T.announce(T.trace.words(rows[to].lane, s));
   if (s[0] < span.from || s[1] > span.to) span.set(s[0] - (span.to - span.from) / 2, s[0] + (span.to - span.from) / 2);
   T.trace.canvas.redraw();
@@ -151,6 +152,7 @@ T.trace.show = (doc) => {
     draw: T.trace.draw, key: T.trace.press,
     move(x, y) {
       T.trace.at = T.trace.find(x, y);
+      T.trace.pointer = x;
       if (!T.trace.at) T.trace.tip.hide();
     },
     leave() {

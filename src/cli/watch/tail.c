@@ -90,7 +90,8 @@ json_t *tri_tail_last(const char *dir, const char *name, size_t most)
             const char *before = memrchr(text.chars, '\n', (size_t)(at - text.chars));
             const char *begin = before ? before + 1 : text.chars;
             json_t *object;
-            if (tri_json_load(name, begin, (size_t)(at - begin), 0, &object, NULL, NULL) == TR_OK &&
+            if (tri_json_load(name, begin, (size_t)(at - begin), JSON_ALLOW_NUL, &object, NULL,
+                              NULL) == TR_OK &&
                 json_is_object(object)) {
                 json_array_insert_new(list, 0, object);
                 num++;

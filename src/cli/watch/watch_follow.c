@@ -44,8 +44,9 @@ static bool add_with_id(tri_text *text, const tri_watched_run *run, const char *
                         const char *before)
 {
     json_t *object = NULL;
-    bool ours = tri_json_load("a line", line, length, 0, &object, NULL, NULL) == TR_OK &&
-                json_is_object(object);
+    bool ours =
+        tri_json_load("a line", line, length, JSON_ALLOW_NUL, &object, NULL, NULL) == TR_OK &&
+        json_is_object(object);
     char *made = NULL;
     if (ours) {
         json_object_set_new(object, "id", json_string(run->id));

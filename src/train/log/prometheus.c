@@ -2,11 +2,6 @@
  * collector of its node_exporter. The file is replaced whole, at most once a second. It need not
  * outlive the machine, so nothing waits for the disk as other files of ours do. */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -61,35 +56,6 @@ static void write_text(tri_log *log, tri_text *text, bool running)
                running ? "1" : "0");
 }
 
-static int replace(const char *dir, const char *path, const tri_text *text)
-{
-    char *temporary = NULL;
-    int fd = -1, reason = ENOMEM;
-    for (int i = 0; fd < 0 && i < 1000; i++) {
-        free(temporary);
-        temporary = tri_temporary_path(dir, i);
-        if (temporary)
-            fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        reason = fd >= 0 ? 0 : temporary ? errno : ENOMEM;
-        if (fd < 0 && reason != EEXIST)
-            break;
-    }
-    if (fd >= 0) {
-        if (!tri_temporary_hold(fd))
-            reason = EAGAIN;
-        ssize_t num = reason == 0 ? pwrite(fd, text->chars, text->length, 0) : -1;
-        if (reason == 0 && num != (ssize_t)text->length)
-            reason = num < 0 ? errno : ENOSPC;
-        if (reason == 0 && rename(temporary, path) != 0)
-            reason = errno;
-        if (reason != 0)
-            (void)unlink(temporary);
-        close(fd);
-    }
-    free(temporary);
-    return reason;
-}
-
 static void flush(tri_log *log, bool ends)
 {
     prometheus *own = log->own;
@@ -100,7 +66,9 @@ static void flush(tri_log *log, bool ends)
     tri_text text;
     tri_text_init(&text);
     write_text(log, &text, !ends);
-    int reason = text.failed ? ENOMEM : replace(log->facts->dir, log->file.path, &text);
+    int reason = text.failed ? ENOMEM
+                             : tri_temporary_replace(log->facts->dir, log->file.path, text.chars,
+                                                     text.length);
     tri_text_fini(&text);
     own->written_s = now;
     if (reason != 0) {
