@@ -85,6 +85,7 @@ wait !!T.view.schedule.document
 no-errors
 only $url
 check document.querySelectorAll('[role=tab]').length === 4
+check document.getElementById('runs').hidden
 check T.view.schedule.stepper.at === 192
 check document.querySelector('.v-tiles').textContent.includes('bubble')
 key Home
@@ -167,6 +168,24 @@ key ArrowRight
 wait document.querySelectorAll('.dot').length === 8
 check document.documentElement.scrollWidth <= 390
 check [...document.querySelectorAll('input, select, textarea, button')].every((e) => e.textContent || e.getAttribute('aria-label') || e.closest('label'))
+no-errors
+only $url
+EOF
+stop
+
+# trireme watch has the pages, too, beside runs.
+"$trireme" watch "$tmp" --port 0 >"$tmp/out" 2>"$tmp/err" </dev/null &
+view_pid=$!
+for _ in $(seq 600); do
+    url=$(head -n 1 "$tmp/out" 2>/dev/null)
+    [ -z "$url" ] || break
+    sleep 0.1
+done
+browse 'beside runs' <<EOF
+open ${url}view#program?recipe=tiny&dp=2
+wait !!T.view.program.document
+check T.view.program.document.num_ranks === 2
+check !document.getElementById('runs').hidden
 no-errors
 only $url
 EOF

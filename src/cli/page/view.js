@@ -102,6 +102,7 @@ T.view.makeTabs = () => {
 
 T.view.begin = () => {
   T.theme.button(T.id('theme'));
+  T.id('runs').hidden = !location.pathname.endsWith('/view'); /* of trireme watch, which has them */
   T.view.makeTabs();
   const follow = () => {
     const [name, values] = T.view.read();

@@ -37,11 +37,25 @@ tr_status tri_view_create(const tri_cli *cli, tri_view **view, tr_error *err)
     return TR_OK;
 }
 
+tr_status tri_view_open(tri_view **view, tr_error *err)
+{
+    TRI_TRY(tri_view_create(NULL, view, err));
+    (*view)->cli = &(*view)->own;
+    tr_status status = tri_cli_init(&(*view)->own, tri_verb_find("view"), 0, NULL, err);
+    if (status != TR_OK) {
+        free(*view);
+        *view = NULL;
+    }
+    return status;
+}
+
 void tri_view_destroy(tri_view *view)
 {
     if (!view)
         return;
     tri_view_layout_fini(&view->layout);
+    if (view->cli == &view->own)
+        tri_cli_fini(&view->own);
     free(view);
 }
 

@@ -44,6 +44,7 @@ typedef struct tri_view_layout {
 
 struct tri_view {
     const tri_cli *cli;
+    tri_cli own;            /* where that is not the caller's */
     tri_view_layout layout; /* the newest one */
 };
 

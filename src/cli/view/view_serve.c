@@ -1,6 +1,5 @@
 /* trireme view's server: documents by view_answer.c, pages from the program itself. */
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cli/page/page_assets.h"
@@ -10,20 +9,18 @@
 
 enum { TICK_US = 50000, TICKS_A_SECOND = 20 };
 
+void tri_view_reply(tri_view *view, const tri_http_request *request, tri_http_reply *reply)
+{
+    reply->status = tri_view_answer(view, &request->target, &reply->text);
+}
+
 static void answer(void *context, const tri_http_request *request, tri_http_reply *reply)
 {
-    reply->status = tri_view_answer(context, &request->target, &reply->text);
+    tri_view_reply(context, request, reply);
 }
 
 static const tri_http_route routes[] = {
-    {"/api/view/schedules", answer, false},
-    {"/api/view/schedule", answer, false},
-    {"/api/view/collectives", answer, false},
-    {"/api/view/collective", answer, false},
-    {"/api/view/layout", answer, false},
-    {"/api/view/mesh", answer, false},
-    {"/api/view/placement", answer, false},
-    {"/api/view/program", answer, false},
+    TRI_VIEW_ROUTES(answer),
     {0},
 };
 
@@ -31,8 +28,7 @@ static void show_page(void *context, const tri_http_request *request, tri_http_r
 {
     (void)context;
     const char *path = request->target.path;
-    bool first = strcmp(path, "/") == 0 || strcmp(path, "/view") == 0;
-    if (!tri_page_asset(first ? "view.html" : path + 1, &reply->bytes, &reply->num_bytes,
+    if (!tri_page_asset(path[1] ? path + 1 : "view.html", &reply->bytes, &reply->num_bytes,
                         &reply->type))
         tri_http_refuse(reply, 404, "there is no such page");
 }
