@@ -137,7 +137,7 @@ T.view.mesh = { name: 'mesh', title: 'Placements', latest: T.view.latest(), late
   const letterRanks = (doc) => {
     const seen = new Map();
     return doc.ranks.map((r) => {
-      if (!r.begin) return null;
+      if (!r.begin || r.elements === 0) return null;
       const key = JSON.stringify([r.begin, r.size, r.first, doc.divided ? r.elements : 0, r.term]);
       if (!seen.has(key)) seen.set(key, seen.size);
       return seen.get(key);

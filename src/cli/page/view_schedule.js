@@ -135,7 +135,7 @@ T.view.actionNames = {
     ]);
     const kinds = ['F', 'B', 'I', 'W', 'U'].filter((k) => tab.actions.some((a) => a.kind === k));
     T.fill(tab.legend, kinds.map((k) => T.el('li', {}, T.el('span', { class: 'key kind-' + k, 'aria-hidden': true }, k), ` ${T.view.actionNames[k]}`)),
-      doc.chunks_per_rank > 1 || doc.routes > 1 ? T.el('li', { class: 'soft' }, 'F3: micro-batch 3; paler: further chunks of a rank, which wider boxes name: 7F3 is of chunk 7') : T.el('li', { class: 'soft' }, 'F3: micro-batch 3; rank r holds chunk r'));
+      doc.chunks_per_rank > 1 || doc.routes > 1 ? T.el('li', { class: 'soft' }, 'F3: micro-batch 3; faded: further chunks of a rank, which wider boxes name: 7F3 is of chunk 7') : T.el('li', { class: 'soft' }, 'F3: micro-batch 3; rank r holds chunk r'));
   };
 
   /* The cursor stands behind the at-th action: it and all before it have begun. */

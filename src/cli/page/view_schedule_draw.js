@@ -23,7 +23,7 @@
   draw.timeAt = (x) => (x - LEFT) / draw.unit;
   draw.rankAt = (y) => Math.floor((y - TOP) / rowHeight());
 
-  /* Kinds have hues; a rank's further chunks are paler. */
+  /* Kinds have hues; a rank's further chunks are faded. */
   const colours = () => {
     const panel = T.colour('panel'), of = {};
     for (const [kind, name] of [['F', 'c0'], ['B', 'c1'], ['I', 'c2'], ['W', 'c3'], ['U', 'c4']])
