@@ -118,6 +118,7 @@ static const tri_flag plan_flags[] = {
     {"params", "[N]", "list every parameter; --params 175e9 --tokens: a run without a model"},
     {"ledger", NULL, "list what is kept for the backward, tensor by tensor, beside the textbook"},
     {"rank", "R", "the plan of this rank (default 0)"},
+    {"page", NULL, NULL}, /* of the page about runs: cli/watch/watch_plan.c */
     JSON_FLAG,
     {0},
 };

@@ -300,7 +300,7 @@ lines() { # FROM TO
 
 train base
 train fast --set optim.lr=0.006
-train odd
+train odd --set run.seed=2
 printf '%s\n' '{"time":"2026-01-31T12:00:00Z","event":"note","reason":"odd </script><script>window.bad = 1</script> \u2028","version":2}' >>runs/odd/events.jsonl
 serve
 start_browser

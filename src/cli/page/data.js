@@ -41,25 +41,27 @@ T.data = {
     if (!whole) return null;
     let points = whole.points;
     if (query.x !== 'step') {
-      const steps = T.data.heldCurve(query.id, 'step', query.x);
-      if (!steps) return null;
-      points = points.map((p) => [T.data.xAt(steps.points, p[0]), p[1], p[2], p[3], p[4]]);
+      const tokens = T.data.heldCurve(query.id, 'tokens', 'step'), hours = T.data.heldCurve(query.id, 'tokens', 'hours');
+      if (!tokens || !hours) return null;
+      const at = (step) => T.data.between(tokens.points, 0, 2, step);
+      const x = query.x === 'tokens' ? at : (step) => T.data.between(hours.points, 2, 0, at(step));
+      points = points.map((p) => [x(p[0]), p[1], p[2], p[3], p[4]]);
     }
     const first = points.length ? points[0][0] : 0, last = points.length ? points[points.length - 1][0] : 0;
     const from = T.known(query.from) ? query.from : -Infinity, to = T.known(query.to) ? query.to : Infinity;
     return { ...whole, x: query.x, first, last, points: points.filter((p) => p[0] >= from && p[0] <= to) };
   },
 
-  /* points: [x, .., mean step, ..]. The x of a step, between the two points around it. */
-  xAt(points, step) {
+  /* Points grow in both of their columns: the value of one where the other has that of `at`. */
+  between(points, from, to, at) {
     let low = 0, high = points.length - 1;
-    if (high < 0) return step;
+    if (high < 0) return at;
     while (high - low > 1) {
       const middle = (low + high) >> 1;
-      if (points[middle][2] <= step) low = middle;
+      if (points[middle][from] <= at) low = middle;
       else high = middle;
     }
     const a = points[low], b = points[high];
-    return b[2] === a[2] ? a[0] : a[0] + ((b[0] - a[0]) * (step - a[2])) / (b[2] - a[2]);
+    return b[from] === a[from] ? a[to] : a[to] + ((b[to] - a[to]) * (at - a[from])) / (b[from] - a[from]);
   },
 };

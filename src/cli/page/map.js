@@ -16,18 +16,8 @@ T.map.kindOf = (box) => T.map.kinds.find((kind) => kind.of.test(box.space)) || T
 
 /* Spaces lie above each other: an address of the map is a place in all of them. */
 T.map.arrange = (doc) => {
-  const spaces = new Map();
-  for (const box of doc.rows) {
-    const space = spaces.get(box.space) || { name: box.space, bytes: 0 };
-    space.bytes = Math.max(space.bytes, box.offset + box.bytes);
-    spaces.set(box.space, space);
-  }
-  let base = 0;
-  for (const space of [...spaces.values()].sort((a, b) => b.bytes - a.bytes)) {
-    space.base = base;
-    base += space.bytes;
-  }
-  return { spaces, bytes: base };
+  const spaces = new Map(doc.spaces.filter((space) => space.bytes > 0).map((space) => [space.name, space]));
+  return { spaces, bytes: Math.max(1, ...[...spaces.values()].map((space) => space.base + space.bytes)) };
 };
 
 T.map.left = 62;
@@ -132,10 +122,13 @@ T.map.press = (event) => {
 
 T.map.show = (doc) => {
   const any = doc && doc.rows && doc.rows.length > 0;
-  T.id('map').hidden = !any;
+  T.id('map').hidden = !doc || (!any && !doc.why);
   T.fill(T.id('map-body'));
   T.map.doc = doc;
   T.map.at = null;
+  T.id('map-tools').hidden = !any;
+  T.tell(T.id('map-note'), '');
+  if (!any && doc) T.fill(T.id('map-body'), T.el('p', { class: 'soft' }, doc.why));
   if (!any) return;
   T.map.all = T.map.arrange(doc);
   if (T.map.space && !T.map.all.spaces.has(T.map.space)) T.map.space = null;

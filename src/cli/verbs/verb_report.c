@@ -32,7 +32,7 @@ static tr_status ask(tri_watch *watch, const char *url, tri_text *answer, tr_err
     while (route->path && strcmp(route->path, request.target.path) != 0)
         route++;
     if (!route->path)
-        return TR_OK;
+        return tri_fail(err, TR_ERROR_INTERNAL, "there are no documents at %s", url);
     route->handle(watch, &request, &reply);
     bool failed = reply.text.failed;
     if (reply.status == 200 && !failed)
@@ -80,7 +80,8 @@ static tr_status put_curve(tri_watch *watch, const char *id, const char *key, co
     return put(watch, url, as, documents, err);
 }
 
-/* All curves over steps, and what the other x axes are at a step. */
+/* All curves over steps. Over tokens and hours the page makes them of these: it has the tokens at a
+ * step, and at an hour. */
 static tr_status put_curves(tri_watch *watch, const char *id, tri_text *documents, tr_error *err)
 {
     char url[128];
@@ -96,9 +97,7 @@ static tr_status put_curves(tri_watch *watch, const char *id, tri_text *document
             status = put_curve(watch, id, name, "step", documents, err);
     }
     json_decref(doc);
-    if (status == TR_OK)
-        status = put_curve(watch, id, "step", "tokens", documents, err);
-    return status == TR_OK ? put_curve(watch, id, "step", "hours", documents, err) : status;
+    return status == TR_OK ? put_curve(watch, id, "tokens", "hours", documents, err) : status;
 }
 
 static tr_status put_run(tri_watch *watch, const char *id, tri_text *documents, tr_error *err)

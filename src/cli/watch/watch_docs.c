@@ -32,6 +32,11 @@ const tri_http_route tri_watch_routes[] = {
     {"/api/keys", tri_watch_get_keys, false},
     {"/api/loads", tri_watch_get_loads, false},
     {"/api/diff", tri_watch_get_diff, false},
+    {"/api/ranks", tri_watch_get_ranks, false},
+    {"/api/trace", tri_watch_get_trace, false},
+    {"/api/memory", tri_watch_get_memory, false},
+    {"/api/planner", tri_watch_get_planner, false},
+    {"/metrics", tri_watch_get_metrics, false},
     {"/events", tri_watch_get_events, true},
     TRI_VIEW_ROUTES(get_view),
     {0},
@@ -170,6 +175,23 @@ static void put_files(json_t *root, const char *dir)
             tri_doc_text_item(list, names[i]);
 }
 
+/* Of the plan of rank 0. */
+static tr_status put_plan(json_t *root, tri_watch *w, const tri_watched_run *run, tr_error *err)
+{
+    static const char *const keys[] = {"memory", "messages", "why"};
+    json_t *plan;
+    TRI_TRY(tri_watch_plan(w, run, 0, &plan, err));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        json_t *value = json_object_get(plan, keys[i]);
+        if (value)
+            json_object_set(root, keys[i], value);
+        else
+            tri_doc_null(root, keys[i]);
+    }
+    json_decref(plan);
+    return TR_OK;
+}
+
 void tri_watch_get_run(void *context, const tri_http_request *request, tri_http_reply *reply)
 {
     enum { MOST_EVENTS = 200, MOST_SAMPLES = 50 };
@@ -189,6 +211,8 @@ void tri_watch_get_run(void *context, const tri_http_request *request, tri_http_
         json_object_set_new(root, "samples",
                             tri_tail_last(run->dir, "samples.jsonl", MOST_SAMPLES));
         put_files(root, run->dir);
+        if (status == TR_OK)
+            status = put_plan(root, w, run, &err);
         if (status == TR_OK)
             status = tri_doc_add(root, &reply->text, &err);
         else

@@ -1,6 +1,6 @@
 /* What is new, for those who listen: one thread looks at the files of runs that somebody has on the
  * screen, ten times a second while they change, and once a second otherwise. */
-#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "cli/watch/watch_parts.h"
+#include "run/status_file.h"
 
 enum {
     TICK_MS = 100,
@@ -136,6 +137,22 @@ static void look(tri_watch *w, tri_watched_run *run, double now)
     }
 }
 
+/* As /api/ranks has it, once a second while it changes. */
+static void tell_ranks(tri_watch *w, tri_watched_run *run, double now)
+{
+    char stamp[96];
+    tri_text text;
+    tri_watch_stamp(run->dir, TRI_STATUS_FOLDER "/0.json", stamp, sizeof stamp);
+    if (now - run->ranks_at < 1 || !*stamp || strcmp(stamp, run->ranks) == 0)
+        return;
+    tri_text_init(&text);
+    if (tri_watch_ranks_doc(run->dir, &text, NULL) == TR_OK && !text.failed)
+        tri_http_feed_add(w->feed, run->topic, "ranks", text.chars, text.length);
+    tri_text_fini(&text);
+    run->ranks_at = run->changed_at = now;
+    snprintf(run->ranks, sizeof run->ranks, "%s", stamp);
+}
+
 /* Whoever comes back within a minute finds what they missed. */
 static void follow_run(tri_watch *w, tri_watched_run *run, double now)
 {
@@ -151,6 +168,7 @@ static void follow_run(tri_watch *w, tri_watched_run *run, double now)
         return;
     run->looked_at = now;
     look(w, run, now);
+    tell_ranks(w, run, now);
 }
 
 static void tell_list(tri_watch *w, char **told)

@@ -46,7 +46,6 @@ void tri_watch_destroy(tri_watch *w)
     tri_http_feed_destroy(w->feed);
     for (size_t i = 0; i < w->num_runs; i++) {
         free(w->runs[i]->dir);
-        free(w->runs[i]->ranks);
         free(w->runs[i]);
     }
     for (int i = 0; i < TRI_WATCH_MAX_STORES; i++)

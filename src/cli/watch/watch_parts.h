@@ -22,8 +22,8 @@ typedef struct tri_watched_run {
     bool gone;      /* there is no such run any more */
     /* Of the thread that follows: */
     tri_tail metrics, events, samples;
-    double wanted_at, changed_at, looked_at;
-    char *ranks; /* what was told of them last */
+    double wanted_at, changed_at, looked_at, ranks_at;
+    char ranks[96]; /* which status file was told last */
     bool follows;
 } tri_watched_run;
 
@@ -82,6 +82,20 @@ tr_status tri_watch_list_doc(tri_watch *watch, bool brief, char **text, tr_error
 tr_status tri_watch_columns(tri_watch *watch, const tri_watched_run *run, tri_columns **columns,
                             tr_error *err);
 void tri_watch_columns_done(tri_watch *watch);
+
+/* watch_plan.c: a document that is made only when what it is made of has changed since. make runs
+ * alone; its text is on the heap. */
+typedef tr_status (*tri_watch_make)(void *context, char **text, tr_error *err);
+tr_status tri_watch_keep(tri_watch *watch, const char *key, const char *stamp, tri_watch_make make,
+                         void *context, char **text, tr_error *err);
+/* What changes with a file of a run; "" where there is none. */
+void tri_watch_stamp(const char *dir, const char *name, char *stamp, size_t size);
+/* The document of `trireme plan --page`, or one that says "why" there is none; the caller's. */
+tr_status tri_watch_plan(tri_watch *watch, const tri_watched_run *run, int rank, json_t **plan,
+                         tr_error *err);
+
+/* watch_ranks.c */
+tr_status tri_watch_ranks_doc(const char *dir, tri_text *text, tr_error *err);
 
 /* Handlers (watch_docs.c and others). */
 tri_watched_run *tri_watch_asked(tri_watch *watch, const tri_http_request *request,

@@ -7,13 +7,12 @@
 #include "base/fs.h"
 #include "base/temporary.h"
 #include "train/log/log_format.h"
+#include "train/log/prometheus_text.h"
 
 typedef struct prometheus {
     tri_log_latest latest;
     double written_s; /* when, by tri_now_s; 0: never */
 } prometheus;
-
-static const tri_odd_numbers odd = {"NaN", "+Inf", "-Inf"};
 
 static int open_prometheus(tri_log *log)
 {
@@ -30,13 +29,9 @@ static void row(tri_log *log, const tri_metrics_row *row)
 static void add_metric(tri_text *text, const tri_log *log, const char *name, const char *help,
                        bool counts, const char *value)
 {
-    const char *total = counts ? "_total" : "";
-    tri_text_add(text, "# HELP trireme_%s%s %s\n# TYPE trireme_%s%s %s\ntrireme_%s%s{run=\"", name,
-                 total, help, name, total, counts ? "counter" : "gauge", name, total);
-    for (const char *c = log->facts->run; *c; c++)
-        tri_text_add(text, "%s%c", *c == '\n' || *c == '"' || *c == '\\' ? "\\" : "",
-                     *c == '\n' ? 'n' : *c);
-    tri_text_add(text, "\"} %s\n", value);
+    const tri_prometheus_metric metric = {name, help, counts};
+    tri_prometheus_family(text, &metric);
+    tri_prometheus_sample(text, &metric, log->facts->run, value);
 }
 
 static void write_text(tri_log *log, tri_text *text, bool running)
@@ -47,7 +42,7 @@ static void write_text(tri_log *log, tri_text *text, bool running)
         const tri_row_number *number = &own->latest.numbers[i];
         if (number->present)
             add_metric(text, log, number->name, number->help, number->counts,
-                       tri_number_text(number, &odd, value));
+                       tri_number_text(number, &tri_prometheus_odd, value));
     }
     if (own->latest.num > 0)
         add_metric(text, log, "time_seconds", "When the last step was done, seconds since 1970",
