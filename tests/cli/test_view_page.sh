@@ -75,8 +75,9 @@ if [ -z "$chromium" ]; then
     exit 77
 fi
 
-# A picture has changed when the bytes of its canvas have.
-picture="document.querySelector('[role=tabpanel]:not([hidden]) canvas').toDataURL()"
+# A picture has changed when the bytes of its canvas have: as it is on the screen, and as it is drawn at once.
+screen="T.view.schedule.picture.canvas.toDataURL()"
+picture="(T.view.schedule.picture.now(), $screen)"
 
 browse schedules <<EOF
 size 1300 1000
@@ -90,19 +91,18 @@ check T.view.schedule.stepper.at === 192
 check document.querySelector('.v-tiles').textContent.includes('bubble')
 key Home
 check T.view.schedule.stepper.at === 0
-wait $picture.length > 1000
 eval (window.before = $picture, 0)
 key ArrowRight 60
 check T.view.schedule.stepper.at === 60
-wait $picture !== window.before
+wait $screen !== window.before
 check /rank \d: .* of micro-batch \d/.test(document.querySelector('#panel-schedule .told').textContent)
 check location.hash.includes('at=60')
 $(shot view-schedule.png '#panel-schedule')
 eval (window.middle = $picture, 0)
 key ArrowLeft 60
-wait $picture === window.before
+check $picture === window.before
 key End
-wait $picture !== window.middle
+wait $screen !== window.middle
 eval (document.querySelector('[data-key=p]').value = 6, document.querySelector('[data-key=p]').dispatchEvent(new Event('change')), 0)
 wait T.view.schedule.document.num_ranks === 6
 check T.view.schedule.actions.length === 6 * 2 * 8 * 3
@@ -115,7 +115,7 @@ check document.getElementById('trouble').hidden
 EOF
 
 browse 'placements, collectives' <<EOF
-size 1300 1000
+size 1300 1300
 open ${url}#mesh?dp=2&tp=2&zero=2&value=h.0.attn.c_proj.product
 wait document.querySelectorAll('.card').length === 4
 check document.querySelector('#panel-mesh .told').textContent.includes('a sum of 2 terms')

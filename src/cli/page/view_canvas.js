@@ -3,14 +3,15 @@
 'use strict';
 
 /* {height(), width(room): how wide the content is, draw(context, width, height), pick(x, y), label};
- * the result has element, draw(), show(x): scrolls there. */
+ * the result has element, draw(), now(), show(from, to): scrolls there. */
 T.view.canvas = (way) => {
   const canvas = T.el('canvas', { role: 'img', 'aria-label': way.label });
   const box = T.el('div', { class: 'scroll canvas', tabindex: 0, 'aria-label': way.label, role: 'region' }, canvas);
   const self = { element: box, canvas };
   let asked = false;
 
-  const draw = () => {
+  /* At once; draw() waits for the next picture of the screen, however often it is called. */
+  self.now = () => {
     asked = false;
     const room = box.clientWidth;
     if (!room || box.closest('[hidden]')) return;
@@ -27,7 +28,7 @@ T.view.canvas = (way) => {
     way.draw(context, width, height);
   };
   self.draw = () => {
-    if (!asked) requestAnimationFrame(draw);
+    if (!asked) requestAnimationFrame(self.now);
     asked = true;
   };
   self.show = (from, to) => {

@@ -16,7 +16,7 @@
     const dot = num > 32 ? 6 : num > 16 ? 9 : 13;
     const [x, y] = place(from, num, 122), [u, v] = place(to, num, 122);
     const length = Math.hypot(u - x, v - y) || 1, side = Math.min(14, length * 0.1);
-    const mx = (x + u) / 2, my = (y + v) / 2, inward = length < 60 ? 0.06 : 0.3;
+    const mx = (x + u) / 2, my = (y + v) / 2, inward = (0.35 * length) / 244;
     const cx = mx + (150 - mx) * inward + ((v - y) / length) * side, cy = my + (150 - my) * inward - ((u - x) / length) * side;
     const cut = (ax, ay) => {
       const d = Math.hypot(cx - ax, cy - ay) || 1;
