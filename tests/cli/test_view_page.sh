@@ -17,10 +17,10 @@ fail() {
     echo "FAILED: $*"
 }
 
-# serve ARGS...: trireme view in the background; its address is in $url.
+# serve VERB ARGS...: trireme VERB in the background; its address is in $url.
 serve() {
     rm -f "$tmp/out"
-    "$trireme" view "$@" --port 0 >"$tmp/out" 2>"$tmp/err" </dev/null &
+    "$trireme" "$@" --port 0 >"$tmp/out" 2>"$tmp/err" </dev/null &
     view_pid=$!
     for _ in $(seq 600); do
         url=$(head -n 1 "$tmp/out" 2>/dev/null)
@@ -29,7 +29,7 @@ serve() {
         sleep 0.1
     done
     cat "$tmp/err"
-    echo "FAILED: trireme view $* does not serve"
+    echo "FAILED: trireme $* does not serve"
     exit 1
 }
 
@@ -37,7 +37,7 @@ serve() {
 stop() {
     checks=$((checks + 1))
     kill -TERM "$view_pid"
-    wait "$view_pid" || fail "trireme view ended with $?"
+    wait "$view_pid" || fail "trireme ended with $?"
     view_pid=''
 }
 
@@ -56,7 +56,7 @@ shot() {
 }
 
 # The server's own part needs no browser.
-serve recipes/tiny.yaml
+serve view recipes/tiny.yaml
 if command -v curl >/dev/null; then
     checks=$((checks + 4))
     same=$(curl -s "${url}api/view/schedule?name=zb-v&p=4&m=8" | cmp - <("$trireme" view --print '/api/view/schedule?name=zb-v&p=4&m=8') 2>&1) || fail "a document that is served is another one than --print prints: $same"
@@ -78,9 +78,11 @@ fi
 # A picture has changed when the bytes of its canvas have: as it is on the screen, and as it is drawn at once.
 screen="T.view.schedule.picture.canvas.toDataURL()"
 picture="(T.view.schedule.picture.now(), $screen)"
+# A few pictures of the screen later, nothing waits to be drawn.
+settled='new Promise((done) => { let n = 0; const next = () => (++n > 5 ? done(n) : requestAnimationFrame(next)); next(); })'
 
 browse schedules <<EOF
-size 1300 1000
+size 1300 1600
 open ${url}#schedule?name=zb-v&p=4&m=8&send=0.2
 wait !!T.view.schedule.document
 no-errors
@@ -91,6 +93,7 @@ check T.view.schedule.stepper.at === 192
 check document.querySelector('.v-tiles').textContent.includes('bubble')
 key Home
 check T.view.schedule.stepper.at === 0
+eval ($picture, $settled)
 eval (window.before = $picture, 0)
 key ArrowRight 60
 check T.view.schedule.stepper.at === 60
@@ -98,6 +101,7 @@ wait $screen !== window.before
 check /rank \d: .* of micro-batch \d/.test(document.querySelector('#panel-schedule .told').textContent)
 check location.hash.includes('at=60')
 $(shot view-schedule.png '#panel-schedule')
+eval $settled
 eval (window.middle = $picture, 0)
 key ArrowLeft 60
 check $picture === window.before
@@ -174,13 +178,7 @@ EOF
 stop
 
 # trireme watch has the pages, too, beside runs.
-"$trireme" watch "$tmp" --port 0 >"$tmp/out" 2>"$tmp/err" </dev/null &
-view_pid=$!
-for _ in $(seq 600); do
-    url=$(head -n 1 "$tmp/out" 2>/dev/null)
-    [ -z "$url" ] || break
-    sleep 0.1
-done
+serve watch "$tmp"
 browse 'beside runs' <<EOF
 open ${url}view#program?recipe=tiny&dp=2
 wait !!T.view.program.document
@@ -191,7 +189,7 @@ only $url
 EOF
 stop
 
-serve recipes/tiny.yaml --set model.num_layers=400
+serve view recipes/tiny.yaml --set model.num_layers=400
 browse 'a large program' <<EOF
 size 1300 1000
 open ${url}#program
