@@ -74,9 +74,9 @@ start_browser() {
 b() {
     local what=$1 line
     shift
-    checks=$((checks + 1))
     answer=
     [ -z "$broken" ] || return 1
+    checks=$((checks + 1))
     printf '%s\nsay done.\n' "$*" >&5
     while IFS= read -r -t 180 line <&6; do
         case $line in
@@ -241,7 +241,7 @@ live() {
     [ ${#victims[@]} -eq 4 ] || fail "there are ${#victims[@]} processes of ranks, not 4"
     kill -KILL "${victims[2]}"
     b "one rank is dead" "wait document.querySelectorAll('.tile.dead').length === 1"
-    b "it is red" "check (() => { const e = document.querySelector('.tile.dead'), probe = document.createElement('i'); document.body.append(probe); probe.style.color = 'var(--bad)'; return getComputedStyle(e).borderTopColor === getComputedStyle(probe).color; })()"
+    b "it is red" "wait (() => { const e = document.querySelector('.tile.dead'), probe = document.createElement('i'); document.body.append(probe); probe.style.color = 'var(--bad)'; return getComputedStyle(e).borderTopColor === getComputedStyle(probe).color; })()"
     b "it names the signal" "check document.querySelector('.tile.dead').textContent.includes('SIGKILL')"
     b "and the instruction" "check /step \\d+ · .*\\S/.test(document.querySelector('.tile.dead .where').textContent)"
     b "words say so, too" "check /Rank \\d is dead \\(SIGKILL\\)/.test(document.querySelector('#ranks-alarm').textContent)"
@@ -277,6 +277,7 @@ million() {
     b "the first come" "wait T.store.of(T.state.focus, 'loss').last >= 20000"
     b "memory" heap
     before=${answer:-0}
+    [ -z "$broken" ] || return
     lines 20001 1000000 >>runs/made/metrics.jsonl 5>&- 6<&- &
     run_pid=$!
     b "a million steps" "wait 600 T.store.of(T.state.focus, 'loss').last >= 1000000"

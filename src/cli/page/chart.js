@@ -21,7 +21,7 @@ T.Chart = class {
     this.note = T.el('p', { class: 'note soft' });
     this.element = T.el('article', { class: 'panel chart', 'aria-label': key.title },
       T.el('div', { class: 'head' },
-        T.el('h3', {}, key.title), key.unit ? T.el('span', { class: 'soft unit' }, key.unit) : null,
+        T.el('h3', { title: key.help }, key.title), key.unit ? T.el('span', { class: 'soft unit' }, key.unit) : null,
         T.el('span', { class: 'grow' }), this.logButton(), this.tableButton(), this.wideButton()),
       this.readout, this.host, this.note);
     this.canvas = T.canvas(this.host, {
@@ -116,8 +116,9 @@ T.Chart = class {
    * set and not measured is shown as it is. */
   window(s) {
     if (T.curves.exact.includes(this.key.key)) return 1;
-    const all = T.store.of(s.id, 'loss');
-    return all && all.lines > s.curve.lines ? (T.state.smooth * s.curve.lines) / all.lines : T.state.smooth;
+    const all = T.store.of(s.id, 'loss'), lines = (curve) => curve.points.reduce((sum, p) => sum + p[4], 0);
+    const most = all && T.state.smooth > 1 ? lines(all) : 0;
+    return most > 0 ? T.state.smooth * Math.min(1, lines(s.curve) / most) : T.state.smooth;
   }
 
   ranges(series) {
@@ -143,6 +144,7 @@ T.Chart = class {
 
   roomFor(x0, x1, y0, y1) {
     if (!(x1 > x0)) [x0, x1] = [x0 - 0.5, x0 + 0.5];
+    if (y1 - y0 < 1e-9 * Math.abs(y1)) y0 = y1; /* means of equal numbers differ in their last digits */
     if (!(y1 >= y0)) [y0, y1] = [this.log ? 1 : 0, this.log ? 10 : 1];
     if (this.log) {
       const room = y1 > y0 ? (y1 / y0) ** 0.05 : 1.5;
