@@ -20,7 +20,7 @@ T.map.arrange = (doc) => {
   return { spaces, bytes: Math.max(1, ...[...spaces.values()].map((space) => space.base + space.bytes)) };
 };
 
-T.map.left = 62;
+T.map.left = 72;
 
 T.map.frame = (width, height) => {
   const { span, all } = T.map, left = T.map.left, bottom = height - 20;

@@ -119,6 +119,7 @@ T.ranks.draw = () => {
   T.id('ranks').hidden = !doc || (ranks.length === 0 && !doc.why);
   if (!doc) return;
   T.ranks.findAxes(ranks);
+  T.id('ranks-tools').hidden = ranks.length === 0;
   const table = T.ranks.asTable === null ? ranks.length > 48 : T.ranks.asTable;
   T.tell(T.id('ranks-age'), [ranks.length > 1 ? T.ranks.counts(ranks) : '', T.ranks.age(doc)].filter(Boolean).join(' · '));
   T.ranks.alarm(ranks, doc.why);
