@@ -11,7 +11,8 @@
 #include "cli/runs/runs_table.h"
 #include "cli/watch/watch_parts.h"
 
-static const double list_again_s = 2, document_again_s = 1;
+/* A run that has just been started is not there yet. */
+static const double list_again_s = 2, empty_again_s = 0.2, document_again_s = 1;
 
 tr_status tri_watch_create(const char *const *roots, int num_roots, tri_watch **watch,
                            tr_error *err)
@@ -131,7 +132,8 @@ tr_status tri_watch_look(tri_watch *w, tr_error *err)
     tri_run_list list = {0};
     pthread_mutex_lock(&w->lock);
     tr_status status = TR_OK;
-    if (w->listed_at == 0 || tri_now_s() - w->listed_at > list_again_s) {
+    if (w->listed_at == 0 ||
+        tri_now_s() - w->listed_at > (w->num_runs > 0 ? list_again_s : empty_again_s)) {
         double began = tri_now_s();
         status = find_all(w, &list, err);
         for (size_t i = 0; i < w->num_runs && status == TR_OK; i++)
@@ -257,7 +259,7 @@ tr_status tri_watch_list_doc(tri_watch *w, bool brief, char **text, tr_error *er
     tr_status status = TR_OK;
     *text = NULL;
     pthread_mutex_lock(&w->list_lock);
-    if (!w->list || tri_now_s() - w->list_at > document_again_s) {
+    if (!w->list || w->num_runs == 0 || tri_now_s() - w->list_at > document_again_s) {
         status = read_all(w, err);
         w->list_at = tri_now_s();
     }

@@ -63,7 +63,8 @@ static tr_status cannot(const char *address, int port, int reason, tr_error *err
     if (reason == EADDRINUSE)
         return tri_fail(err, TR_ERROR_RUNTIME,
                         "port %d of %s is in use, perhaps by another `trireme watch`: choose "
-                        "another one with --port N, or any that is free with --port 0",
+                        "another one (--port N, or run.page=N of a run); --port 0 takes any that "
+                        "is free",
                         port, address);
     if (reason == EACCES && port < 1024)
         return tri_fail(err, TR_ERROR_RUNTIME,
