@@ -123,26 +123,6 @@ static const tri_flag plan_flags[] = {
     {0},
 };
 
-static const tri_flag place_flags[] = {
-    {"mesh", "x:4,y:8", "the axes of the mesh and their sizes"},
-    {"dtype", "TYPE", "of the arrays: bf16 (default), f16, f32, tf32, fp8, int8"},
-    {"device", "NAME", "for times: h100, ...; --devices lists them; or peak=312T,memory=80G,..."},
-    {"link", "NAME", "for times: nvlink4, ib400, ... or 50GB/s (default: the device's)"},
-    {"latency", "US", "of a message, in microseconds (default 0)"},
-    {"train", "STRATEGY", "In . Win . Wout step by step: dp, fsdp, tp, megatron or fsdp+tp"},
-    {"sizes", "B:1024,D:4096", "sizes of letters that are given none where they stand"},
-    {"tp", "AXES", "--train: the axes of the model (default: tp, or the last)"},
-    {"state", "PARAMS", "memory of weights, gradients and moments under ZeRO 0 to 3"},
-    {"shard-group", "N", "--state: shard within groups of N, replicate between them"},
-    {"values", "'X=[1,2] ...'", "carry the line out with these numbers, on threads"},
-    {"devices", NULL, "the tables of devices, links, clusters and software"},
-    {"markdown", NULL, "with --devices: as a page, docs/devices.md"},
-    {"limits", NULL, "from where on devices are bound by arithmetic: rows, tokens, devices"},
-    {"width", "F", "limits: of a feed-forward layer, for tensor parallelism"},
-    JSON_FLAG,
-    {0},
-};
-
 static const tri_flag explain_flags[] = {
     {"summary", NULL, "totals only"},
     {"all", NULL,
@@ -326,7 +306,7 @@ const tri_verb tri_verbs[] = {
      MODEL_SECTIONS, MODEL_SETTINGS " layout.zero layout.recompute run.memory_limit",
      TRI_OPERANDS_SETTINGS, plan_flags, tri_verb_plan},
     {"place", "calculate on paper: shards, products, messages; bytes, times",
-     "['A[I:256@x, J] . B[J, K@y] -> C[I, K]' ...]", "", NULL, TRI_OPERANDS_WORDS, place_flags,
+     "['A[I:256@x, J] . B[J, K@y] -> C[I, K]' ...]", "", NULL, TRI_OPERANDS_WORDS, tri_place_flags,
      tri_verb_place},
     {"explain", "print the program of a step, instruction by instruction", "[RECIPE | FILE.yaml]",
      MODEL_SECTIONS, MODEL_SETTINGS, TRI_OPERANDS_SETTINGS, explain_flags, tri_verb_explain},
@@ -337,6 +317,9 @@ const tri_verb tri_verbs[] = {
      "[--schedule NAME] [--pp N] | FILE.yaml --device NAME | --profile FILE", MODEL_SECTIONS,
      "model.preset data.seq_len train.batch layout.pp layout.schedule layout.microbatches",
      TRI_OPERANDS_SETTINGS, sim_flags, tri_verb_sim},
+    {"view", "pages of schedules, placements, collectives and programs, in a browser",
+     "[RECIPE | FILE.yaml]", MODEL_SECTIONS, MODEL_SETTINGS, TRI_OPERANDS_SETTINGS, tri_view_flags,
+     tri_verb_view},
     {"bench", "time training steps, scaling, products, messages, devices",
      "[train | FILE.yaml | generate | scaling | matmul | comm | device]", MODEL_SECTIONS,
      "model.preset train.batch run.device run.threads", TRI_OPERANDS_NAMES, bench_flags,

@@ -477,6 +477,7 @@ static void every_verb(void **state)
     static const char *const without[] = {
         "train",      /* prints what it does; runs and metrics.jsonl have the numbers */
         "plot",       /* draws */
+        "view",       /* its documents are JSON: --print */
         "completion", /* prints a script */
         "man",        /* prints a page */
     };

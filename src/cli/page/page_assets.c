@@ -16,6 +16,18 @@
 ASSET(index, "page/index.html");
 ASSET(style, "page/page.css");
 ASSET(icon, "page/icon.svg");
+ASSET(view_page, "page/view.html");
+ASSET(view_style, "page/view.css");
+ASSET(view_frame, "page/view.js");
+ASSET(view_canvas, "page/view_canvas.js");
+ASSET(view_schedule, "page/view_schedule.js");
+ASSET(view_schedule_draw, "page/view_schedule_draw.js");
+ASSET(view_mesh, "page/view_mesh.js");
+ASSET(view_collective, "page/view_collective.js");
+ASSET(view_collective_draw, "page/view_collective_draw.js");
+ASSET(view_program, "page/view_program.js");
+ASSET(view_program_list, "page/view_program_list.js");
+ASSET(view_start, "page/view_start.js");
 ASSET(theme, "page/theme.js");
 ASSET(base, "page/base.js");
 ASSET(data, "page/data.js");
@@ -45,6 +57,20 @@ static const struct {
     {"index.html", HTML, tri_asset_index, tri_asset_index_end},
     {"page.css", CSS, tri_asset_style, tri_asset_style_end},
     {"icon.svg", SVG, tri_asset_icon, tri_asset_icon_end},
+    {"view.html", HTML, tri_asset_view_page, tri_asset_view_page_end},
+    {"view.css", CSS, tri_asset_view_style, tri_asset_view_style_end},
+    {"view.js", SCRIPT, tri_asset_view_frame, tri_asset_view_frame_end},
+    {"view_canvas.js", SCRIPT, tri_asset_view_canvas, tri_asset_view_canvas_end},
+    {"view_schedule.js", SCRIPT, tri_asset_view_schedule, tri_asset_view_schedule_end},
+    {"view_schedule_draw.js", SCRIPT, tri_asset_view_schedule_draw,
+     tri_asset_view_schedule_draw_end},
+    {"view_mesh.js", SCRIPT, tri_asset_view_mesh, tri_asset_view_mesh_end},
+    {"view_collective.js", SCRIPT, tri_asset_view_collective, tri_asset_view_collective_end},
+    {"view_collective_draw.js", SCRIPT, tri_asset_view_collective_draw,
+     tri_asset_view_collective_draw_end},
+    {"view_program.js", SCRIPT, tri_asset_view_program, tri_asset_view_program_end},
+    {"view_program_list.js", SCRIPT, tri_asset_view_program_list, tri_asset_view_program_list_end},
+    {"view_start.js", SCRIPT, tri_asset_view_start, tri_asset_view_start_end},
     {"theme.js", SCRIPT, tri_asset_theme, tri_asset_theme_end},
     {"base.js", SCRIPT, tri_asset_base, tri_asset_base_end},
     {"data.js", SCRIPT, tri_asset_data, tri_asset_data_end},

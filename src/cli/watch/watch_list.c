@@ -25,8 +25,8 @@ tr_status tri_watch_create(const char *const *roots, int num_roots, tri_watch **
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for a list of runs");
     w->roots = roots;
     w->num_roots = num_roots;
-    pthread_mutex_t *const locks[] = {&w->lock, &w->list_lock, &w->store_lock, &w->kept_lock,
-                                      &w->making_lock};
+    pthread_mutex_t *const locks[] = {&w->lock,      &w->list_lock,   &w->store_lock,
+                                      &w->kept_lock, &w->making_lock, &w->view_lock};
     for (size_t i = 0; i < sizeof locks / sizeof *locks; i++)
         pthread_mutex_init(locks[i], NULL);
     tr_status status = tri_http_feed_create(&feed, &w->feed, err);
@@ -53,6 +53,7 @@ void tri_watch_destroy(tri_watch *w)
         tri_columns_destroy(w->stores[i].columns);
     for (int i = 0; i < TRI_WATCH_MAX_KEPT; i++)
         free(w->kept[i].text);
+    tri_view_destroy(w->view);
     free(w->list);
     free(w->brief);
     free(w);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "cli/runs/run_row.h"
+#include "cli/view/view.h"
 #include "cli/watch/tail.h"
 #include "cli/watch/watch.h"
 #include "train/log/columns.h"
@@ -57,7 +58,8 @@ struct tri_watch {
     double list_at;
     pthread_mutex_t store_lock;
     tri_watch_store stores[TRI_WATCH_MAX_STORES];
-    pthread_mutex_t kept_lock, making_lock;
+    pthread_mutex_t kept_lock, making_lock, view_lock;
+    tri_view *view; /* NULL: nobody has asked for its pages */
     tri_watch_kept kept[TRI_WATCH_MAX_KEPT];
     uint64_t num_uses;
     pthread_t thread;
