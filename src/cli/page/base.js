@@ -97,7 +97,7 @@ T.ticks = (low, high, wanted) => {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].find((m) => m * power >= 0.75 * rough) * power;
   const marks = [];
-  for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9 && marks.length < 100; at++) marks.push(at * step);
+  for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9 && marks.length < 100; at++) marks.push(at * step + 0); /* never -0 */
   return marks;
 };
 
