@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # The page of `trireme watch`, and reports, in a browser (tests/helpers/browser.c): curves, comparing,
-# the keyboard, 390 pixels, no error in the console and no request to anybody else. With
-# TRIREME_TEST_FULL=1 a run of four ranks that goes on, one of them killed, a server that comes back,
-# and a million steps while the page is open. Arguments: the build directory. Run from the root of the
-# repository.
+# the keyboard, 390 pixels, no error in the console and no request to anybody else; a run of four ranks
+# that goes on, one of which is killed. With TRIREME_TEST_FULL=1 a server that comes back, and a million
+# steps while the page is open. Arguments: the build directory. Run from the root of the repository.
 set -u
 build=${1:-build}
 trireme=$(cd "$build" && pwd)/trireme
@@ -309,8 +308,8 @@ finished
 keyboard
 phone
 reports
+live
 if [ -n "${TRIREME_TEST_FULL:-}" ]; then
-    live
     lost
     million
 fi
