@@ -259,6 +259,12 @@ lost() {
     b "it says that it is alone" "wait !document.querySelector('#trouble').hidden && /trying again/.test(document.querySelector('#trouble').textContent)"
     serve "$port"
     b "it finds the server again" "wait T.live.state === 'live' && document.querySelector('#trouble').hidden"
+    b "without events" "eval (delete window.EventSource, window.before = T.live.heard, T.live.open())"
+    b "it asks" "wait T.live.state === 'asking'"
+    lines 41 60 >>runs/odd/metrics.jsonl
+    b "the run" "eval T.select([T.state.runs.find((r) => r.run.includes('odd')).id])"
+    b "and finds what is new" "wait T.runOf(T.state.focus).step === 60 && T.store.of(T.state.focus, 'loss').last === 60"
+    b "without an event" "check T.live.heard === window.before"
 }
 
 # A run that somebody else writes, a thousand lines at a time, while the page is open.
