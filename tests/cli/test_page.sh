@@ -50,7 +50,7 @@ serve() { # [PORT]: sets url and port
         kill -0 $watch_pid 2>/dev/null || break
         sleep 0.05
     done
-    port=$(sed 's|.*:\([0-9]*\)/.*|\1|' <<<"$url")
+    port=${url%/} port=${port##*:}
     [ -n "$url" ] || fail "watch says no address: $(cat watch.out watch.err)"
 }
 end_server() {
