@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # The page of `trireme watch`, and reports, in a browser (tests/helpers/browser.c): curves, comparing,
-# the keyboard, 390 pixels, no error in the console and no request to anybody else. With
-# TRIREME_TEST_FULL=1 a run of four ranks that goes on, one of them killed, a server that comes back,
-# and a million steps while the page is open. Arguments: the build directory. Run from the root of the
-# repository.
+# the keyboard, 390 pixels, no error in the console and no request to anybody else; a run of four ranks
+# that goes on, one of which is killed. With TRIREME_TEST_FULL=1 a server that comes back, and a million
+# steps while the page is open. Arguments: the build directory. Run from the root of the repository.
 set -u
 build=${1:-build}
 trireme=$(cd "$build" && pwd)/trireme
@@ -51,7 +50,7 @@ serve() { # [PORT]: sets url and port
         kill -0 $watch_pid 2>/dev/null || break
         sleep 0.05
     done
-    port=$(sed 's|.*:\([0-9]*\)/.*|\1|' <<<"$url")
+    port=${url%/} port=${port##*:}
     [ -n "$url" ] || fail "watch says no address: $(cat watch.out watch.err)"
 }
 end_server() {
@@ -74,9 +73,9 @@ start_browser() {
 b() {
     local what=$1 line
     shift
-    checks=$((checks + 1))
     answer=
     [ -z "$broken" ] || return 1
+    checks=$((checks + 1))
     printf '%s\nsay done.\n' "$*" >&5
     while IFS= read -r -t 180 line <&6; do
         case $line in
@@ -241,7 +240,7 @@ live() {
     [ ${#victims[@]} -eq 4 ] || fail "there are ${#victims[@]} processes of ranks, not 4"
     kill -KILL "${victims[2]}"
     b "one rank is dead" "wait document.querySelectorAll('.tile.dead').length === 1"
-    b "it is red" "check (() => { const e = document.querySelector('.tile.dead'), probe = document.createElement('i'); document.body.append(probe); probe.style.color = 'var(--bad)'; return getComputedStyle(e).borderTopColor === getComputedStyle(probe).color; })()"
+    b "it is red" "wait (() => { const e = document.querySelector('.tile.dead'), probe = document.createElement('i'); document.body.append(probe); probe.style.color = 'var(--bad)'; return getComputedStyle(e).borderTopColor === getComputedStyle(probe).color; })()"
     b "it names the signal" "check document.querySelector('.tile.dead').textContent.includes('SIGKILL')"
     b "and the instruction" "check /step \\d+ · .*\\S/.test(document.querySelector('.tile.dead .where').textContent)"
     b "words say so, too" "check /Rank \\d is dead \\(SIGKILL\\)/.test(document.querySelector('#ranks-alarm').textContent)"
@@ -260,6 +259,12 @@ lost() {
     b "it says that it is alone" "wait !document.querySelector('#trouble').hidden && /trying again/.test(document.querySelector('#trouble').textContent)"
     serve "$port"
     b "it finds the server again" "wait T.live.state === 'live' && document.querySelector('#trouble').hidden"
+    b "without events" "eval (delete window.EventSource, window.before = T.live.heard, T.live.open())"
+    b "it asks" "wait T.live.state === 'asking'"
+    lines 41 60 >>runs/odd/metrics.jsonl
+    b "the run" "eval T.select([T.state.runs.find((r) => r.run.includes('odd')).id])"
+    b "and finds what is new" "wait T.runOf(T.state.focus).step === 60 && T.store.of(T.state.focus, 'loss').last === 60"
+    b "without an event" "check T.live.heard === window.before"
 }
 
 # A run that somebody else writes, a thousand lines at a time, while the page is open.
@@ -277,6 +282,7 @@ million() {
     b "the first come" "wait T.store.of(T.state.focus, 'loss').last >= 20000"
     b "memory" heap
     before=${answer:-0}
+    [ -z "$broken" ] || return
     lines 20001 1000000 >>runs/made/metrics.jsonl 5>&- 6<&- &
     run_pid=$!
     b "a million steps" "wait 600 T.store.of(T.state.focus, 'loss').last >= 1000000"
@@ -308,8 +314,8 @@ finished
 keyboard
 phone
 reports
+live
 if [ -n "${TRIREME_TEST_FULL:-}" ]; then
-    live
     lost
     million
 fi

@@ -92,12 +92,12 @@ T.clock = (time) => {
 
 /* Round numbers from low to high, about `wanted` of them. */
 T.ticks = (low, high, wanted) => {
-  if (!(high > low)) return [low];
+  if (!(high - low > 1e-12 * Math.max(Math.abs(low), Math.abs(high)))) return [low]; /* noise of rounding */
   const rough = (high - low) / Math.max(1, wanted);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].find((m) => m * power >= rough) * power;
+  const step = [1, 2, 5, 10].find((m) => m * power >= 0.75 * rough) * power;
   const marks = [];
-  for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9; at++) marks.push(at * step);
+  for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9 && marks.length < 100; at++) marks.push(at * step + 0); /* never -0 */
   return marks;
 };
 

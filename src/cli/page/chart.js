@@ -21,7 +21,7 @@ T.Chart = class {
     this.note = T.el('p', { class: 'note soft' });
     this.element = T.el('article', { class: 'panel chart', 'aria-label': key.title },
       T.el('div', { class: 'head' },
-        T.el('h3', {}, key.title), key.unit ? T.el('span', { class: 'soft unit' }, key.unit) : null,
+        T.el('h3', { title: key.help }, key.title), key.unit ? T.el('span', { class: 'soft unit' }, key.unit) : null,
         T.el('span', { class: 'grow' }), this.logButton(), this.tableButton(), this.wideButton()),
       this.readout, this.host, this.note);
     this.canvas = T.canvas(this.host, {
@@ -116,8 +116,9 @@ T.Chart = class {
    * set and not measured is shown as it is. */
   window(s) {
     if (T.curves.exact.includes(this.key.key)) return 1;
-    const all = T.store.of(s.id, 'loss');
-    return all && all.lines > s.curve.lines ? (T.state.smooth * s.curve.lines) / all.lines : T.state.smooth;
+    const all = T.store.of(s.id, 'loss'), lines = (curve) => curve.points.reduce((sum, p) => sum + p[4], 0);
+    const most = all && T.state.smooth > 1 ? lines(all) : 0;
+    return most > 0 ? T.state.smooth * Math.min(1, lines(s.curve) / most) : T.state.smooth;
   }
 
   ranges(series) {
@@ -136,13 +137,28 @@ T.Chart = class {
         }
       }
     }
+    if (T.state.band) [y0, y1] = this.withBands(series, y0, y1);
     const shown = T.state.from !== null ? [T.state.from, T.state.to] : T.xRange();
     if (shown) [x0, x1] = shown; /* the same for all charts: their cursors stand above each other */
     return this.roomFor(x0, x1, y0, y1);
   }
 
+  /* Room for most of the bands: single spikes do not make everything else flat. */
+  withBands(series, low, high) {
+    for (const s of series) {
+      const { from, to } = T.state, seen = s.curve.points.filter((p) => T.known(p[1]) && T.known(p[3]) &&
+        (!this.log || p[1] > 0) && (from === null || (p[0] >= from && p[0] <= to)));
+      if (!seen.length) continue;
+      const at = (column, share) => seen.map((p) => p[column]).sort((a, b) => a - b)[Math.floor(share * (seen.length - 1))];
+      low = Math.min(low, at(1, 0.03));
+      high = Math.max(high, at(3, 0.97));
+    }
+    return [low, high];
+  }
+
   roomFor(x0, x1, y0, y1) {
     if (!(x1 > x0)) [x0, x1] = [x0 - 0.5, x0 + 0.5];
+    if (y1 - y0 < 1e-9 * Math.abs(y1)) y0 = y1; /* means of equal numbers differ in their last digits */
     if (!(y1 >= y0)) [y0, y1] = [this.log ? 1 : 0, this.log ? 10 : 1];
     if (this.log) {
       const room = y1 > y0 ? (y1 / y0) ** 0.05 : 1.5;
@@ -267,7 +283,7 @@ T.Chart = class {
     seen.forEach((p, i) => (i ? context.lineTo(this.px(p[0]), this.py(p[3])) : context.moveTo(this.px(p[0]), this.py(p[3]))));
     for (let i = seen.length - 1; i >= 0; i--) context.lineTo(this.px(seen[i][0]), low(seen[i]));
     context.closePath();
-    context.globalAlpha = 0.14;
+    context.globalAlpha = 0.16 / Math.max(1, T.state.selected.length / 3);
     context.fillStyle = colour;
     context.fill();
     context.globalAlpha = 1;
@@ -338,7 +354,7 @@ T.Chart = class {
 T.xText = (x) => (T.state.x === 'hours' ? T.num(x) : T.grouped(x));
 
 T.swatch = (at) => {
-  const mark = T.el('i', { class: 'swatch', 'aria-hidden': 'true' });
-  mark.style.background = `var(--c${at % 8})`;
+  const mark = T.el('i', { class: 'swatch' + (at >= 8 ? ' dashed' : ''), 'aria-hidden': 'true' });
+  mark.style.backgroundColor = `var(--c${at % 8})`;
   return mark;
 };

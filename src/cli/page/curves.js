@@ -6,6 +6,7 @@ T.curves = {
   keys: [], /* what the selected runs have, all together */
   has: new Map(), /* id: the set of keys of one run */
   first: ['loss', 'eval_loss', 'lr', 'grad_norm', 'tokens_per_s', 'mfu'],
+  titles: { loss: 'Loss', eval_loss: 'Held-out loss', lr: 'Learning rate', grad_norm: 'Gradient norm', tokens_per_s: 'Speed', mfu: 'MFU' },
   exact: ['lr', 'loss_scale', 'skipped'],
   never: ['step', 'tokens', 'time', 'version', 'epoch'],
   extra: [], /* what the reader asked for besides */
@@ -85,13 +86,16 @@ T.curves.findKeys = async () => {
     const doc = await T.data.get('/api/keys', { id });
     T.curves.has.set(id, new Set((doc ? doc.keys : []).map((key) => key.key)));
     for (const key of doc ? doc.keys : [])
-      if (!found.has(key.key) && !T.curves.never.includes(key.key)) found.set(key.key, key);
+      if (!found.has(key.key) && !T.curves.never.includes(key.key)) found.set(key.key, { ...key, help: key.title, title: T.curves.titleOf(key) });
   }
   if (ids.join() !== T.state.selected.join()) return false;
   for (const id of T.curves.has.keys()) if (!ids.includes(id)) T.curves.has.delete(id);
   T.curves.keys = [...found.values()];
   return true;
 };
+
+/* Short, with what it is as a hint. */
+T.curves.titleOf = (key) => T.curves.titles[key.key] || key.key.replace(/_/g, ' ').replace(/^./, (c) => c.toUpperCase());
 
 /* Charts are kept where they stay, so that the focus is not lost. */
 T.curves.arrange = () => {
@@ -107,6 +111,9 @@ T.curves.arrange = () => {
     const element = T.curves.charts.get(key.key).element;
     if (host.children[at] !== element) host.insertBefore(element, host.children[at] || null);
   });
+  /* The first is as wide as it takes to leave no hole in the last row, of three columns or two. */
+  host.dataset.three = 3 - ((shown.length + 2) % 3);
+  host.dataset.two = 2 - ((shown.length + 1) % 2);
   T.curves.showMore();
 };
 
@@ -114,7 +121,7 @@ T.curves.showMore = () => {
   const others = T.curves.keys.filter((k) => !T.curves.first.includes(k.key));
   T.fill(T.id('more'), others.length ? T.el('span', { class: 'soft' }, 'More curves:') : null,
     others.map((key) => {
-      const button = T.el('button', { type: 'button', class: 'small', 'aria-pressed': String(T.curves.extra.includes(key.key)) }, key.title);
+      const button = T.el('button', { type: 'button', class: 'small', title: key.help, 'aria-pressed': String(T.curves.extra.includes(key.key)) }, key.title);
       button.addEventListener('click', () => T.curves.toggle(key.key, button));
       return button;
     }));

@@ -123,7 +123,7 @@ T.heatMap = (host, find) => {
     const share = most > 1 ? Math.min(1, Math.max(0, (value - 1) / (most - 1))) : 0;
     return `color-mix(in oklab, ${T.colour('heat0')} ${100 - 100 * share}%, ${T.colour('heat1')})`;
   };
-  const most = () => Math.max(1.01, ...find().rows.flat().filter(T.known));
+  const most = () => Math.max(2, /* a little more than the mean is no alarm */ ...find().rows.flat().filter(T.known));
   const words = (r, c) => `layer ${r}, ${find().what} ${find().steps ? find().steps[c] : c}: ${T.num(find().rows[r][c])}`;
   const heat = T.canvas(host, { height: 120,
     draw(context, width, height) {
@@ -136,6 +136,9 @@ T.heatMap = (host, find) => {
           const from = left + ((width - left) * c) / row.length, to = left + ((width - left) * (c + 1)) / row.length;
           context.fillStyle = T.known(value) ? colour(value, top) : T.colour('line');
           context.fillRect(from, r * high + 1, Math.max(1, to - from - (row.length < 60 ? 1 : 0)), Math.max(1, high - 2));
+          if (to - from < 44 || high < 12) return;
+          context.fillStyle = T.colour('ink');
+          context.fillText(T.num(value, 3), from + 6, (r + 0.5) * high);
         });
       });
       if (!at) return;

@@ -147,6 +147,7 @@ T.live.tryAgain = async () => {
 
 T.live.ask = () => {
   T.live.close();
+  if (++T.live.polls % 12 === 0) T.live.tries = 0; /* there may be room for a stream by now */
   T.live.tell('asking');
   T.live.again();
   T.live.retry = setTimeout(T.live.tryAgain, 5000);

@@ -30,14 +30,13 @@ T.focusBar = () => {
     T.fill(bar);
     return;
   }
-  T.fill(bar, T.el('span', { class: 'soft' }, 'Details of'), ids.map((id, at) => {
-    const button = T.el('button', { type: 'button', class: 'small', 'aria-pressed': String(id === T.state.focus) }, T.swatch(at), T.nameOf(id));
-    button.addEventListener('click', () => {
-      T.setFocus(id);
-      for (const other of bar.querySelectorAll('button')) other.setAttribute('aria-pressed', String(other === button));
-    });
-    return button;
-  }));
+  T.fill(bar, T.el('span', { class: 'soft' }, 'Details of'), ids.map((id, at) =>
+    T.el('button', { type: 'button', class: 'small', 'data-run': id, onclick: () => T.setFocus(id) }, T.swatch(at), T.nameOf(id))));
+};
+
+T.focusMark = () => {
+  for (const button of T.id('focus-bar').querySelectorAll('button'))
+    button.setAttribute('aria-pressed', String(button.dataset.run === T.state.focus));
 };
 
 T.title = () => {
@@ -57,6 +56,7 @@ T.start = async () => {
   T.trace.begin();
   T.map.begin();
   T.on('selected', T.focusBar);
+  T.on('focus', T.focusMark);
   T.on('focus', T.title);
   T.on('runs', T.title);
   T.id('curves').hidden = true;

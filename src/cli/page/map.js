@@ -20,7 +20,7 @@ T.map.arrange = (doc) => {
   return { spaces, bytes: Math.max(1, ...[...spaces.values()].map((space) => space.base + space.bytes)) };
 };
 
-T.map.left = 62;
+T.map.left = 72;
 
 T.map.frame = (width, height) => {
   const { span, all } = T.map, left = T.map.left, bottom = height - 20;
@@ -78,8 +78,9 @@ T.map.axes = (context, frame, width, height) => {
   }
   context.textAlign = 'center';
   for (const mark of T.ticks(T.map.span.from, T.map.span.to, width / 100))
-    if (Number.isInteger(mark)) context.fillText(mark === 0 ? 'instruction 0' : T.grouped(mark), Math.max(Math.min(frame.px(mark), width - 20), frame.left + 30), height - 7);
+    if (Number.isInteger(mark)) context.fillText(T.grouped(mark), Math.min(frame.px(mark), width - 20), height - 7);
   context.textAlign = 'left';
+  context.fillText('instruction', 0, height - 7);
 };
 
 T.map.words = (box) => `${box.name}: ${T.bytes(box.bytes)} in ${box.space} at ${T.bytes(box.offset)}, instructions ${T.grouped(box.first)} to ${T.grouped(box.last)}`;

@@ -11,7 +11,14 @@ T.ranks.where = (rank) => {
   return [rank.doing, instruction && /^\d+$/.test(instruction) ? `instruction ${instruction}` : instruction].filter(Boolean).join(', ') || '–';
 };
 
-T.ranks.coords = (rank) => Object.entries(rank.coords || {}).map(([axis, at]) => `${axis} ${at}`).join(' · ');
+/* Its place on the mesh, along axes that have more than one. */
+T.ranks.coords = (rank) => Object.entries(rank.coords || {}).filter(([axis]) => T.ranks.axes.has(axis))
+  .map(([axis, at]) => `${axis} ${at}`).join(' · ');
+
+T.ranks.axes = new Set();
+T.ranks.findAxes = (ranks) => {
+  T.ranks.axes = new Set(ranks.flatMap((rank) => Object.entries(rank.coords || {}).filter(([, at]) => at > 0).map(([axis]) => axis)));
+};
 
 /* Own time of both, 0 to 1; null: not known yet. */
 T.ranks.share = (rank) => {
@@ -111,6 +118,8 @@ T.ranks.draw = () => {
   const doc = T.ranks.doc, ranks = (doc && doc.ranks) || [];
   T.id('ranks').hidden = !doc || (ranks.length === 0 && !doc.why);
   if (!doc) return;
+  T.ranks.findAxes(ranks);
+  T.id('ranks-tools').hidden = ranks.length === 0;
   const table = T.ranks.asTable === null ? ranks.length > 48 : T.ranks.asTable;
   T.tell(T.id('ranks-age'), [ranks.length > 1 ? T.ranks.counts(ranks) : '', T.ranks.age(doc)].filter(Boolean).join(' · '));
   T.ranks.alarm(ranks, doc.why);
