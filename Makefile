@@ -31,7 +31,7 @@ else
 ISAS     = base
 endif
 
-PACKAGES = yaml-0.1 jansson oniguruma libutf8proc zlib libzstd libcrypto
+PACKAGES = yaml-0.1 jansson oniguruma libutf8proc zlib libzstd libcrypto libmicrohttpd
 # What the library needs besides the packages; trireme.pc gets both from here.
 OWN_LIBS = $(SANITIZE) -lm -ldl -pthread
 LIBS     = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) $(OWN_LIBS)
@@ -123,6 +123,10 @@ $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(say) NVCC $<
 	$(Q)$(NVCC) $(NVFLAGS) -MMD -MP -c $< -o $@
+
+# Files of the page are in the program (.incbin), of which the compiler tells make nothing.
+$(BUILD)/src/cli/page/page_assets.o: $(wildcard src/cli/page/*.html src/cli/page/*.css src/cli/page/*.svg src/cli/page/*.js \
+  src/cli/view/*.html src/cli/view/*.js)
 
 define isa_rule
 $(BUILD)/%.$(1).o: %.c

@@ -19,6 +19,7 @@ header utf8proc.h || missing+=(libutf8proc-dev)
 header zlib.h || missing+=(zlib1g-dev)
 header zstd.h || missing+=(libzstd-dev)
 header evp.h || missing+=(libssl-dev)
+header microhttpd.h || missing+=(libmicrohttpd-dev)
 header cmocka.h || missing+=(libcmocka-dev)
 have make || missing+=(make)
 if [ "$what" = --checks ]; then

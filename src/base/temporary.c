@@ -91,3 +91,33 @@ void tri_temporaries_remove(const char *dir, pid_t pid, int depth)
     if (handle)
         closedir(handle);
 }
+
+int tri_temporary_replace(const char *dir, const char *path, const void *data, size_t num_bytes)
+{
+    enum { MOST_TRIES = 1000 };
+    char *temporary = NULL;
+    int fd = -1, reason = ENOMEM;
+    for (int i = 0; fd < 0 && i < MOST_TRIES; i++) {
+        free(temporary);
+        temporary = tri_temporary_path(dir, i);
+        if (temporary)
+            fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        reason = fd >= 0 ? 0 : temporary ? errno : ENOMEM;
+        if (fd < 0 && reason != EEXIST)
+            break;
+    }
+    if (fd >= 0) {
+        if (!tri_temporary_hold(fd))
+            reason = EAGAIN;
+        ssize_t num = reason == 0 ? pwrite(fd, data, num_bytes, 0) : -1;
+        if (reason == 0 && num != (ssize_t)num_bytes)
+            reason = num < 0 ? errno : ENOSPC;
+        if (reason == 0 && rename(temporary, path) != 0)
+            reason = errno;
+        if (reason != 0)
+            (void)unlink(temporary);
+        close(fd);
+    }
+    free(temporary);
+    return reason;
+}

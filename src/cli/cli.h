@@ -121,6 +121,9 @@ void tri_cli_error(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* Prints the error and gives the exit code for it: return tri_cli_fail(&err); */
 int tri_cli_fail(const tr_error *err);
 
+/* Flags of verbs that have them in their own file. */
+extern const tri_flag tri_place_flags[], tri_view_flags[];
+
 /* The verbs, one file each. */
 int tri_verb_train(const tri_cli *cli);
 int tri_verb_generate(const tri_cli *cli);
@@ -130,12 +133,15 @@ int tri_verb_place(const tri_cli *cli);
 int tri_verb_explain(const tri_cli *cli);
 int tri_verb_check(const tri_cli *cli);
 int tri_verb_sim(const tri_cli *cli);
+int tri_verb_view(const tri_cli *cli);
 int tri_verb_bench(const tri_cli *cli);
 int tri_verb_ckpt(const tri_cli *cli);
 int tri_verb_data(const tri_cli *cli);
 int tri_verb_runs(const tri_cli *cli);
+int tri_verb_watch(const tri_cli *cli);
 int tri_verb_plot(const tri_cli *cli);
 int tri_verb_profile(const tri_cli *cli);
+int tri_verb_report(const tri_cli *cli);
 int tri_verb_sweep(const tri_cli *cli);
 int tri_verb_doctor(const tri_cli *cli);
 int tri_verb_settings(const tri_cli *cli);

@@ -118,26 +118,7 @@ static const tri_flag plan_flags[] = {
     {"params", "[N]", "list every parameter; --params 175e9 --tokens: a run without a model"},
     {"ledger", NULL, "list what is kept for the backward, tensor by tensor, beside the textbook"},
     {"rank", "R", "the plan of this rank (default 0)"},
-    JSON_FLAG,
-    {0},
-};
-
-static const tri_flag place_flags[] = {
-    {"mesh", "x:4,y:8", "the axes of the mesh and their sizes"},
-    {"dtype", "TYPE", "of the arrays: bf16 (default), f16, f32, tf32, fp8, int8"},
-    {"device", "NAME", "for times: h100, ...; --devices lists them; or peak=312T,memory=80G,..."},
-    {"link", "NAME", "for times: nvlink4, ib400, ... or 50GB/s (default: the device's)"},
-    {"latency", "US", "of a message, in microseconds (default 0)"},
-    {"train", "STRATEGY", "In . Win . Wout step by step: dp, fsdp, tp, megatron or fsdp+tp"},
-    {"sizes", "B:1024,D:4096", "sizes of letters that are given none where they stand"},
-    {"tp", "AXES", "--train: the axes of the model (default: tp, or the last)"},
-    {"state", "PARAMS", "memory of weights, gradients and moments under ZeRO 0 to 3"},
-    {"shard-group", "N", "--state: shard within groups of N, replicate between them"},
-    {"values", "'X=[1,2] ...'", "carry the line out with these numbers, on threads"},
-    {"devices", NULL, "the tables of devices, links, clusters and software"},
-    {"markdown", NULL, "with --devices: as a page, docs/devices.md"},
-    {"limits", NULL, "from where on devices are bound by arithmetic: rows, tokens, devices"},
-    {"width", "F", "limits: of a feed-forward layer, for tensor parallelism"},
+    {"page", NULL, NULL}, /* of the page about runs: cli/watch/watch_plan.c */
     JSON_FLAG,
     {0},
 };
@@ -222,12 +203,24 @@ static const tri_flag runs_flags[] = {
     {0},
 };
 
+static const tri_flag watch_flags[] = {
+    {"port", "N", "of the page (default 7717; 0: any that is free)"},
+    {"address", "A", "to listen on, 0.0.0.0 say (default: this machine alone); needs a token"},
+    {"token-file", "FILE", "a secret that who looks must know (default: made where one is needed)"},
+    {0},
+};
+
 static const tri_flag plot_flags[] = {
     {"x", "WHAT", "steps (default), tokens or hours"},
     {"y", "WHAT", "loss (default), eval_loss, lr, grad_norm or tokens_per_s"},
     {"smooth", "N", "the mean of N points (default 1)"},
     {"log", NULL, "a logarithmic axis for the values"},
     {"draw", "FILE.svg", "write a picture; without it the curve is dots in the terminal"},
+    {0},
+};
+
+static const tri_flag report_flags[] = {
+    {"output", "FILE", "the file to write (report.html); -o FILE is the same"},
     {0},
 };
 
@@ -313,7 +306,7 @@ const tri_verb tri_verbs[] = {
      MODEL_SECTIONS, MODEL_SETTINGS " layout.zero layout.recompute run.memory_limit",
      TRI_OPERANDS_SETTINGS, plan_flags, tri_verb_plan},
     {"place", "calculate on paper: shards, products, messages; bytes, times",
-     "['A[I:256@x, J] . B[J, K@y] -> C[I, K]' ...]", "", NULL, TRI_OPERANDS_WORDS, place_flags,
+     "['A[I:256@x, J] . B[J, K@y] -> C[I, K]' ...]", "", NULL, TRI_OPERANDS_WORDS, tri_place_flags,
      tri_verb_place},
     {"explain", "print the program of a step, instruction by instruction", "[RECIPE | FILE.yaml]",
      MODEL_SECTIONS, MODEL_SETTINGS, TRI_OPERANDS_SETTINGS, explain_flags, tri_verb_explain},
@@ -324,6 +317,9 @@ const tri_verb tri_verbs[] = {
      "[--schedule NAME] [--pp N] | FILE.yaml --device NAME | --profile FILE", MODEL_SECTIONS,
      "model.preset data.seq_len train.batch layout.pp layout.schedule layout.microbatches",
      TRI_OPERANDS_SETTINGS, sim_flags, tri_verb_sim},
+    {"view", "pages of schedules, placements, collectives and programs, in a browser",
+     "[RECIPE | FILE.yaml]", MODEL_SECTIONS, MODEL_SETTINGS, TRI_OPERANDS_SETTINGS, tri_view_flags,
+     tri_verb_view},
     {"bench", "time training steps, scaling, products, messages, devices",
      "[train | FILE.yaml | generate | scaling | matmul | comm | device]", MODEL_SECTIONS,
      "model.preset train.batch run.device run.threads", TRI_OPERANDS_NAMES, bench_flags,
@@ -338,10 +334,14 @@ const tri_verb tri_verbs[] = {
     {"runs", "list runs and how they go; compare, follow, stop and remove them",
      "[DIR ...] | diff A B | attach RUN | stop RUN ... | rm RUN ...", "", NULL, TRI_OPERANDS_WORDS,
      runs_flags, tri_verb_runs},
+    {"watch", "show runs in a browser, also those that go on", "[RUN | DIR ...]", "", NULL,
+     TRI_OPERANDS_WORDS, watch_flags, tri_verb_watch},
     {"plot", "draw the losses of runs, in the terminal or as a picture", "RUN [RUN ...]", "", NULL,
      TRI_OPERANDS_WORDS, plot_flags, tri_verb_plot},
     {"profile", "say where the time of a traced run went, by rank, operator and axis", "RUN", "",
      NULL, TRI_OPERANDS_WORDS, profile_flags, tri_verb_profile},
+    {"report", "make one file of runs to send to somebody: their page, with all that it shows",
+     "RUN [RUN ...]", "", NULL, TRI_OPERANDS_WORDS, report_flags, tri_verb_report},
     {"sweep", "train a recipe with other settings, many times, and compare",
      "[RECIPE | FILE.yaml] --over KEY=VALUES ...", MODEL_SECTIONS " ckpt",
      "train.steps train.eval_every optim.lr train.batch run.dir ckpt.every", TRI_OPERANDS_SETTINGS,

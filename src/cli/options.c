@@ -195,6 +195,8 @@ static bool number_follows(const argument_cursor *c)
 /* One word that begins with a dash; the cursor stands behind it. */
 static tr_status read_flag(tri_cli *cli, argument_cursor *c, const char *arg, tr_error *err)
 {
+    if (strcmp(arg, "-o") == 0 && find_flag(cli->verb, "output", strlen("output")))
+        arg = "--output"; /* as compilers have it: the only flag with a short name */
     const char *name = arg + strspn(arg, "-");
     size_t length = strcspn(name, "=");
     bool two_dashes = strncmp(arg, "--", 2) == 0; /* no flag of ours has one only */

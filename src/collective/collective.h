@@ -161,6 +161,16 @@ typedef struct tri_coll_prices {
 double tri_rounds_time(const tri_rounds *rounds, int size, double bytes, bool shared,
                        const tri_coll_prices *near, const tri_coll_prices *far, int per_machine);
 
+/* Seconds: when the first rank begins a round, and the last one ends it. Rounds of ranks that do
+ * not wait for each other may overlap. */
+typedef struct tri_round_time {
+    double begin, end;
+} tri_round_time;
+/* The same, and of every round when it was: [num_rounds], or NULL. */
+double tri_rounds_walk(const tri_rounds *rounds, int size, double bytes, bool shared,
+                       const tri_coll_prices *near, const tri_coll_prices *far, int per_machine,
+                       tri_round_time *times);
+
 const char *tri_coll_name(tri_coll coll);                /* "all_reduce" */
 const char *tri_reduction_name(tri_reduction reduction); /* "sum" */
 bool tri_coll_parse(const char *name, tri_coll *coll);

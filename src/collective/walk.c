@@ -84,8 +84,31 @@ static void end_round(walk *w, size_t round)
     }
 }
 
+/* Of the round that has just ended: only ranks that met somebody were in it. */
+static tri_round_time time_of(const walk *w)
+{
+    tri_round_time time = {0};
+    bool any = false;
+    for (int r = 0; r < w->size; r++) {
+        const walker *rank = &w->ranks[r];
+        if (!rank->met)
+            continue;
+        time.begin = any && time.begin < rank->begin ? time.begin : rank->begin;
+        time.end = larger(time.end, rank->done);
+        any = true;
+    }
+    return time;
+}
+
 double tri_rounds_time(const tri_rounds *rounds, int size, double bytes, bool shared,
                        const tri_coll_prices *near, const tri_coll_prices *far, int per_machine)
+{
+    return tri_rounds_walk(rounds, size, bytes, shared, near, far, per_machine, NULL);
+}
+
+double tri_rounds_walk(const tri_rounds *rounds, int size, double bytes, bool shared,
+                       const tri_coll_prices *near, const tri_coll_prices *far, int per_machine,
+                       tri_round_time *times)
 {
     walk w = {.rounds = rounds,
               .size = size,
@@ -104,6 +127,8 @@ double tri_rounds_time(const tri_rounds *rounds, int size, double bytes, bool sh
         for (size_t round = 0; round < rounds->num_rounds; round++) {
             gather_round(&w, round);
             end_round(&w, round);
+            if (times)
+                times[round] = time_of(&w);
         }
         for (int r = 0; r < size; r++)
             last = larger(last, w.ranks[r].ready);

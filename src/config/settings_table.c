@@ -411,6 +411,9 @@ static const tri_setting common[] = {
         "tuning_file tune_cache algo_cache"),
     BOOL("run.trace", "false", "Write trace.json, a timeline of all ranks that opens in Perfetto",
          "profiler timeline"),
+    INT("run.page", "0", 0, 65535,
+        "Port of a page about the run, on this machine, until it ends (`trireme watch`); 0: none",
+        "web_port dashboard ui port http"),
     STRING("run.logs", "",
            "Files for other tools in run.dir, beside metrics.jsonl, divided by commas: tensorboard "
            "(tensorboard/), wandb (an offline run in wandb/), csv (metrics.csv), prometheus "

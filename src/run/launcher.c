@@ -170,6 +170,7 @@ static void turn(tri_launching *l)
         drain(l, r);
     if (l->kill_ns != 0 && tri_now_ns() >= l->kill_ns)
         kill_all(l, SIGKILL);
+    tri_launch_note_ends(l);
 }
 
 static tr_status watch(tri_launching *l, tr_error *err)
@@ -289,6 +290,7 @@ static tr_status start_all(tri_launching *l, tri_rank_fn fn, void *context, tr_e
 
 static void clean_up(tri_launching *l)
 {
+    tri_launch_end_status(l);
     for (int r = 0; l->children && r < l->config.num_ranks; r++)
         tri_rank_output_fini(&l->children[r].output);
     if (l->signals >= 0) {
@@ -343,6 +345,8 @@ tr_status tri_launch(const tri_launch_config *config, tri_rank_fn fn, void *cont
         status = start_all(&l, fn, context, err);
         if (status != TR_OK)
             kill_all(&l, SIGKILL); /* those that had started */
+        else
+            tri_launch_begin_status(&l);
         if (status == TR_OK)
             status = watch(&l, err);
         else if (l.num_alive > 0)

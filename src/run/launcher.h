@@ -25,6 +25,7 @@ typedef struct tri_launch_config {
     double term_grace_s; /* from a forwarded SIGTERM or SIGINT to SIGKILL; 0: 2 */
     const char *log_dir; /* gets rank-N.log; NULL: no logs */
     const char *run_dir; /* half-written files of killed ranks are removed from it; may be NULL */
+    bool status;         /* run_dir gets status/0.json (run/status_file.h) */
     bool share_cores;    /* give each rank cores of its own, when there is at least one for each */
     /* Ranks catch SIGTERM and end well by themselves, in their own time. Its value (si_value) is
      * the signal that the launcher got. */

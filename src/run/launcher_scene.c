@@ -1,28 +1,12 @@
 /* A launch that failed, as the report will tell it: where every rank was at that moment, whose
  * fault it was, and who is lost. */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/temporary.h"
 #include "comm/control/control_wire.h"
 #include "run/launcher_parts.h"
-
-/* Whether a process is stopped, and not merely slow. */
-static bool is_frozen(pid_t pid)
-{
-    char path[40], text[512] = "";
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    const char *name_end = n > 0 ? strrchr(text, ')') : NULL;
-    return name_end && (name_end[2] == 'T' || name_end[2] == 't');
-}
 
 static void set_fate(tri_report_rank *rank, int wait_status)
 {
@@ -53,7 +37,7 @@ static void record_scene(tri_launching *l)
         if (c->pid == 0)
             set_fate(rank, c->wait_status);
         else
-            rank->frozen = is_frozen(c->pid);
+            rank->frozen = tri_is_frozen(c->pid);
         if (c->pid > 0 && rank->fate == TRI_FATE_ABSENT)
             rank->fate = TRI_FATE_RUNNING;
     }

@@ -477,6 +477,9 @@ static void every_verb(void **state)
     static const char *const without[] = {
         "train",      /* prints what it does; runs and metrics.jsonl have the numbers */
         "plot",       /* draws */
+        "watch",      /* serves JSON; `runs --json` prints what it lists */
+        "report",     /* writes a page */
+        "view",       /* its documents are JSON: --print */
         "completion", /* prints a script */
         "man",        /* prints a page */
     };

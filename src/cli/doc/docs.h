@@ -18,6 +18,9 @@ void tri_doc_model(json_t *doc, const tri_session *session);
 tr_status tri_doc_plan(json_t *doc, const tri_session *session, bool params, bool ledger,
                        tr_error *err);
 
+/* page_doc.c: "memory", "messages" and "addresses" of a rank, for pages. */
+tr_status tri_doc_page(json_t *doc, const tri_session *session, tr_error *err);
+
 /* explain_doc.c. A program; brief: without its instructions. */
 void tri_doc_program(json_t *doc, const tri_session *session, int which, bool brief);
 void tri_doc_operators(json_t *doc);

@@ -91,6 +91,19 @@ static void put_pairs(json_t *doc, const tri_program *program)
     }
 }
 
+static void put_timeline(json_t *doc, const tri_program *program)
+{
+    char name[24];
+    json_t *list = tri_doc_list(doc, "timeline");
+    for (size_t c = 0; c < program->num_calls; c++) {
+        const tri_call *call = &program->calls[c];
+        json_t *item = tri_doc_item(list);
+        tri_doc_text(item, "segment",
+                     tri_segment_text(program, &program->segments[call->segment], name));
+        tri_doc_count(item, "microbatch", call->microbatch);
+    }
+}
+
 void tri_doc_program(json_t *doc, const tri_session *session, int which, bool brief)
 {
     const tri_program *program = &session->programs[which];
@@ -113,6 +126,8 @@ void tri_doc_program(json_t *doc, const tri_session *session, int which, bool br
         tri_doc_count(item, "bytes", (int64_t)tri_space_total(space));
         tri_doc_count(item, "instances", space->num_instances);
     }
+    if (!brief)
+        put_timeline(doc, program);
     put_segments(doc, program, brief);
     if (program->num_pairs > 0 && !brief)
         put_pairs(doc, program);

@@ -8,11 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/launch/job_token.h"
 #include "comm/control/control.h"
 #include "comm/control/token_file.h"
 #include "comm/transport/mpi.h"
 #include "comm/transport/tcp.h"
+#include "run/status_file.h"
 
 void tri_cli_remark(void *context, const char *line)
 {
@@ -76,7 +78,43 @@ typedef struct hosted {
     tri_control_thread *thread;
     tri_remarks remarks;
     char *token_file; /* the token is not given: rank 0 makes it, the others read it; or NULL */
+    tri_status_writer *status; /* NULL: there is none */
+    tri_control_rank *ranks;   /* for it */
 } hosted;
+
+/* ---- the status file ---- */
+
+/* As heartbeats have it: what is far away is not known better. */
+static void look_at_ranks(void *context, tri_status_rank *ranks, int num_ranks)
+{
+    const uint64_t silent_ns = 5000000000u;
+    hosted *h = context;
+    int failed = tri_control_thread_look(h->thread, h->ranks, num_ranks);
+    for (int r = 0; r < num_ranks; r++) {
+        const tri_control_rank *rank = &h->ranks[r];
+        bool gone = rank->state == TRI_RANK_FAILED || rank->state == TRI_RANK_LOST;
+        bool silent = rank->heard_ns > 0 && tri_now_ns() > rank->heard_ns + silent_ns;
+        ranks[r] =
+            (tri_status_rank){.where = rank->where, .exit_code = -1, .own_ns = -1, .waited_ns = -1};
+        snprintf(ranks[r].host, sizeof ranks[r].host, "%s", rank->host);
+        ranks[r].state = rank->state == TRI_RANK_ABSENT       ? TRI_STATUS_ABSENT
+                         : rank->state == TRI_RANK_ENDED      ? TRI_STATUS_DONE
+                         : gone && failed >= 0 && failed != r ? TRI_STATUS_STOPPED
+                         : gone                               ? TRI_STATUS_DEAD
+                         : silent                             ? TRI_STATUS_SILENT
+                         : rank->where.waiting_s > 0          ? TRI_STATUS_WAITING
+                                                              : TRI_STATUS_RUNNING;
+    }
+}
+
+static void begin_status(hosted *h, const char *run_dir, int size)
+{
+    h->ranks = calloc((size_t)size, sizeof *h->ranks);
+    if (h->ranks)
+        h->status = tri_status_begin(run_dir, size, look_at_ranks, h);
+}
+
+/* ---- the meeting point ---- */
 
 static tr_status host_server(hosted *h, tri_environment *w, double deadline_s, tr_error *err)
 {
@@ -117,6 +155,9 @@ static tr_status host_server(hosted *h, tri_environment *w, double deadline_s, t
 /* Waits for the other ranks to end, and reports what went wrong. */
 static void end_server(hosted *h, int size, tri_launch_result *result)
 {
+    tri_control_thread_wait(h->thread);
+    tri_status_end(h->status);
+    free(h->ranks);
     tri_control_thread_end(h->thread);
     const tri_control_failure *failure = tri_control_server_failure(h->server);
     tri_report_rank *ranks = calloc((size_t)size, sizeof *ranks);
@@ -227,6 +268,8 @@ int tri_join_world(const tri_cli *cli, tri_environment *w, tri_rank_main rank_ma
         free(host.token_file);
         return fail_alone(&err, result);
     }
+    if (host.thread && writes)
+        begin_status(&host, dir, w->size);
     tri_control_join join = {.address = w->address,
                              .port = w->port,
                              .rank = w->rank,

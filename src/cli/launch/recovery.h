@@ -19,6 +19,7 @@ typedef struct tri_recovery {
     tri_attempt last;          /* before this one */
     bool noted;                /* that output is lost */
     struct tri_detach *detach; /* cli/run/detach.h */
+    struct tri_run_page *page; /* cli/run/page.h */
     const struct tri_auto_layout *layout; /* cli/auto/auto_layout.h */
 } tri_recovery;
 

@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "cli/auto/auto_layout.h"
 #include "cli/run/detach.h"
+#include "run/status_file.h"
 #include "train/run/run_trace.h"
 
 void tri_journal_add(const tr_settings *settings, tri_event *event, int signal)
@@ -93,17 +94,18 @@ void tri_journal_failed(void *context, const tri_launch_result *result)
  * run. */
 static void forget(const char *run_dir, int64_t num_ranks)
 {
+    static const char *const last[] = {"log", TRI_RUN_OUTPUT, TRI_STATUS_FOLDER "/0.json",
+                                       TRI_STATUS_FOLDER};
+    enum { NUM_LAST = sizeof last / sizeof *last };
     char name[48] = "events.jsonl";
-    for (int64_t rank = 0; rank <= num_ranks + 2; rank++) {
+    for (int64_t rank = 0; rank <= num_ranks + NUM_LAST; rank++) {
         char *path = tri_path_join(run_dir, name);
         if (path)
             (void)remove(path);
         free(path);
         snprintf(name, sizeof name, "log/rank-%lld.log", (long long)rank);
-        if (rank == num_ranks)
-            strcpy(name, "log");
-        else if (rank == num_ranks + 1)
-            strcpy(name, TRI_RUN_OUTPUT);
+        if (rank >= num_ranks && rank < num_ranks + NUM_LAST)
+            strcpy(name, last[rank - num_ranks]);
     }
 }
 

@@ -199,3 +199,14 @@ tr_status tri_run_row_read(tri_run_row *row, const char *dir, double now, tr_err
     return isnan(row->disk_bytes) ? tri_fail(err, TR_ERROR_RUNTIME, "%s: no memory to list it", dir)
                                   : TR_OK;
 }
+
+int tri_run_row_compare(const void *left, const void *right)
+{
+    const tri_run_row *a = left, *b = right;
+    bool a_works = a->state <= TRI_RUN_IS_STALLED, b_works = b->state <= TRI_RUN_IS_STALLED;
+    if (a_works != b_works)
+        return a_works ? -1 : 1;
+    if (a->updated != b->updated)
+        return a->updated > b->updated ? -1 : 1;
+    return strcmp(a->dir, b->dir);
+}

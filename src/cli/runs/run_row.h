@@ -35,6 +35,9 @@ const char *tri_run_state_name(tri_run_state state);
  * only. */
 tr_status tri_run_row_read(tri_run_row *row, const char *dir, double now, tr_error *err);
 
+/* For qsort: those at work first, then what changed last. */
+int tri_run_row_compare(const void *left, const void *right);
+
 /* Who is at work in a run directory. */
 typedef enum tri_run_lock_state {
     TRI_LOCK_FREE,

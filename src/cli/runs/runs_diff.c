@@ -306,7 +306,7 @@ static void add_table(json_t *root, const char *key, const loss_table *t, const 
     }
 }
 
-static tr_status print_json(const runs_difference *d, tr_error *err)
+static json_t *doc_of(const runs_difference *d)
 {
     json_t *root = tri_doc_begin();
     tri_doc_text(root, "a", d->dir[0]);
@@ -327,35 +327,52 @@ static tr_status print_json(const runs_difference *d, tr_error *err)
     tri_doc_number(best, "a", d->best[0]);
     tri_doc_number(best, "b", d->best[1]);
     tri_doc_count(root, "version", 1);
-    return tri_doc_print(root, stdout, err);
+    return root;
+}
+
+/* By the names of two runs. */
+static tr_status compare(runs_difference *d, const char *const names[2], tr_error *err)
+{
+    for (int k = 0; k < 2; k++)
+        TRI_TRY(tri_run_dir_of(names[k], &d->dir[k], err));
+    for (int k = 0; k < 2; k++)
+        TRI_TRY(tri_run_curve_read(&d->curve[k], d->dir[k], err));
+    TRI_TRY(compare_settings(d, err));
+    compare_at(d, &d->steps, false);
+    compare_at(d, &d->tokens, true);
+    compare_ends(d);
+    compare_held_out(d);
+    return TR_OK;
+}
+
+static void forget(runs_difference *d)
+{
+    for (int k = 0; k < 2; k++) {
+        free(d->dir[k]);
+        tri_run_curve_free(&d->curve[k]);
+    }
+    free(d->settings);
 }
 
 int tri_runs_diff(const char *a, const char *b, bool json)
 {
-    const char *names[2] = {a, b};
     runs_difference d = {.num_settings = 0};
     tr_error err = {0};
-    tr_status status = TR_OK;
-    for (int k = 0; k < 2 && status == TR_OK; k++)
-        status = tri_run_dir_of(names[k], &d.dir[k], &err);
-    for (int k = 0; k < 2 && status == TR_OK; k++)
-        status = tri_run_curve_read(&d.curve[k], d.dir[k], &err);
-    if (status == TR_OK)
-        status = compare_settings(&d, &err);
-    if (status == TR_OK) {
-        compare_at(&d, &d.steps, false);
-        compare_at(&d, &d.tokens, true);
-        compare_ends(&d);
-        compare_held_out(&d);
-        if (json)
-            status = print_json(&d, &err);
-        else
-            print_difference(&d);
-    }
-    for (int k = 0; k < 2; k++) {
-        free(d.dir[k]);
-        tri_run_curve_free(&d.curve[k]);
-    }
-    free(d.settings);
+    tr_status status = compare(&d, (const char *const[]){a, b}, &err);
+    if (status == TR_OK && json)
+        status = tri_doc_print(doc_of(&d), stdout, &err);
+    else if (status == TR_OK)
+        print_difference(&d);
+    forget(&d);
     return status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
+}
+
+tr_status tri_runs_diff_doc(const char *a, const char *b, tri_text *text, tr_error *err)
+{
+    runs_difference d = {.num_settings = 0};
+    tr_status status = compare(&d, (const char *const[]){a, b}, err);
+    if (status == TR_OK)
+        status = tri_doc_add(doc_of(&d), text, err);
+    forget(&d);
+    return status;
 }

@@ -94,6 +94,7 @@ static bool is_runs_own(const char *name)
                                         "metrics.prom",
                                         "loss.svg",
                                         "samples.jsonl",
+                                        "status",
                                         "output.log"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)

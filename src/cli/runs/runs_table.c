@@ -308,10 +308,9 @@ tr_status tri_runs_table(const tri_run_row *rows, size_t num, const tri_runs_loo
 
 /* ---- JSON ---- */
 
-tr_status tri_runs_json(const tri_run_row *row, tri_text *text, tr_error *err)
+void tri_runs_doc(json_t *o, const tri_run_row *row)
 {
     const tri_run_summary *m = &row->metrics;
-    json_t *o = tri_doc_begin();
     tri_doc_text(o, "run", row->dir);
     tri_doc_text(o, "state", tri_run_state_name(row->state));
     tri_doc_count_from(o, "step", m->step, 0);
@@ -339,5 +338,11 @@ tr_status tri_runs_json(const tri_run_row *row, tri_text *text, tr_error *err)
         json_array_append_new(curve, m->count[i] > 0 ? json_real(m->sum[i] / (double)m->count[i])
                                                      : json_null());
     tri_doc_count(o, "version", 1);
+}
+
+tr_status tri_runs_json(const tri_run_row *row, tri_text *text, tr_error *err)
+{
+    json_t *o = tri_doc_begin();
+    tri_runs_doc(o, row);
     return tri_doc_add(o, text, err);
 }

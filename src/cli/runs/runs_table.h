@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/text.h"
+#include "cli/doc/json_doc.h"
 #include "cli/runs/run_row.h"
 
 /* width: columns, of which the least important go first where they do not fit; 0: there is no
@@ -18,7 +19,8 @@ typedef struct tri_runs_look {
 tr_status tri_runs_table(const tri_run_row *rows, size_t num, const tri_runs_look *look,
                          tri_text *text, tr_error *err);
 
-/* One object, one line. */
+/* Adds what is known of a run to an object; and the same as an object on a line. */
+void tri_runs_doc(json_t *object, const tri_run_row *row);
 tr_status tri_runs_json(const tri_run_row *row, tri_text *text, tr_error *err);
 
 #endif

@@ -5,8 +5,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/text.h"
+
 /* What differs between two runs: settings, losses at equal steps and tokens, held-out losses. */
 int tri_runs_diff(const char *a, const char *b, bool json);
+
+/* The same as a line of JSON. */
+tr_status tri_runs_diff_doc(const char *a, const char *b, tri_text *text, tr_error *err);
 
 /* Removes run directories: asks on a terminal, and needs `yes` where there is none. What is at
  * work, or no run, is refused before anything is removed. */

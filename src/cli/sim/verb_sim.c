@@ -10,11 +10,8 @@
 #include "cli/sums/sums.h"
 #include "cli/text.h"
 
-tr_status tri_sim_case_init(tri_sim_case *c, const tri_schedule_config *config,
-                            const tri_action_costs *costs, tr_error *err)
+tr_status tri_sim_case_time(tri_sim_case *c, const tri_action_costs *costs, tr_error *err)
 {
-    *c = (tri_sim_case){0};
-    TRI_TRY(tri_schedule_build(config, &c->schedule, err));
     tr_status status = tri_schedule_check(&c->schedule, err);
     for (uint32_t r = 0; r < c->schedule.num_ranks; r++)
         for (size_t i = 0; i < c->schedule.ranks[r].count; i++)
@@ -26,9 +23,19 @@ tr_status tri_sim_case_init(tri_sim_case *c, const tri_schedule_config *config,
     }
     if (status == TR_OK)
         status = tri_sim_run(&c->schedule, costs, &c->sim, err);
+    if (status != TR_OK)
+        tri_schedule_fini(&c->schedule);
+    return status;
+}
+
+tr_status tri_sim_case_init(tri_sim_case *c, const tri_schedule_config *config,
+                            const tri_action_costs *costs, tr_error *err)
+{
+    *c = (tri_sim_case){0};
+    TRI_TRY(tri_schedule_build(config, &c->schedule, err));
+    tr_status status = tri_sim_case_time(c, costs, err);
     if (status == TR_OK)
         return TR_OK;
-    tri_schedule_fini(&c->schedule);
     return strncmp(config->order, "csv:", 4) == 0
                ? tri_fail_prefix(err, status, "%s", config->order + 4)
                : status;

@@ -14,6 +14,8 @@ typedef struct tri_sim_case {
 
 tr_status tri_sim_case_init(tri_sim_case *c, const tri_schedule_config *config,
                             const tri_action_costs *costs, tr_error *err);
+/* The second half of it: of a schedule that is built, and is freed on failure. */
+tr_status tri_sim_case_time(tri_sim_case *c, const tri_action_costs *costs, tr_error *err);
 void tri_sim_case_fini(tri_sim_case *c);
 
 /* Tables and the picture in letters. The unit is that of times: "ms". */

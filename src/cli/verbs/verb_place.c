@@ -14,6 +14,26 @@
 #include "cli/sums/sums.h"
 #include "place/calc/calc.h"
 
+const tri_flag tri_place_flags[] = {
+    {"mesh", "x:4,y:8", "the axes of the mesh and their sizes"},
+    {"dtype", "TYPE", "of the arrays: bf16 (default), f16, f32, tf32, fp8, int8"},
+    {"device", "NAME", "for times: h100, ...; --devices lists them; or peak=312T,memory=80G,..."},
+    {"link", "NAME", "for times: nvlink4, ib400, ... or 50GB/s (default: the device's)"},
+    {"latency", "US", "of a message, in microseconds (default 0)"},
+    {"train", "STRATEGY", "In . Win . Wout step by step: dp, fsdp, tp, megatron or fsdp+tp"},
+    {"sizes", "B:1024,D:4096", "sizes of letters that are given none where they stand"},
+    {"tp", "AXES", "--train: the axes of the model (default: tp, or the last)"},
+    {"state", "PARAMS", "memory of weights, gradients and moments under ZeRO 0 to 3"},
+    {"shard-group", "N", "--state: shard within groups of N, replicate between them"},
+    {"values", "'X=[1,2] ...'", "carry the line out with these numbers, on threads"},
+    {"devices", NULL, "the tables of devices, links, clusters and software"},
+    {"markdown", NULL, "with --devices: as a page, docs/devices.md"},
+    {"limits", NULL, "from where on devices are bound by arithmetic: rows, tokens, devices"},
+    {"width", "F", "limits: of a feed-forward layer, for tensor parallelism"},
+    {"json", NULL, "one JSON document instead of the text"},
+    {0},
+};
+
 /* A command and the text that is being read, for messages. */
 typedef struct place_command {
     const tri_cli *cli;

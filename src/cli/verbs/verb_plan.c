@@ -242,6 +242,16 @@ static tr_status check_params(const tri_cli *cli, tr_error *err)
     return TR_OK;
 }
 
+static tr_status print_page(const tri_session *s, tr_error *err)
+{
+    json_t *doc = tri_doc_begin();
+    tr_status status = tri_doc_page(doc, s, err);
+    if (status == TR_OK)
+        return tri_doc_print(doc, stdout, err);
+    json_decref(doc);
+    return status;
+}
+
 int tri_verb_plan(const tri_cli *cli)
 {
     tr_error err = {0};
@@ -266,9 +276,11 @@ int tri_verb_plan(const tri_cli *cli)
         tri_api_compile(cli->settings, (int)rank, &session, &err) != TR_OK)
         return tri_cli_fail(&err);
     const tri_session *s = &session->session;
-    tr_status status =
-        tri_cli_flag(cli, "json") ? print_json(cli, s, &err) : print_text(cli, s, &err);
-    if (status == TR_OK)
+    bool page = tri_cli_flag(cli, "page") != NULL;
+    tr_status status = page                        ? print_page(s, &err)
+                       : tri_cli_flag(cli, "json") ? print_json(cli, s, &err)
+                                                   : print_text(cli, s, &err);
+    if (status == TR_OK && !page)
         status = tri_session_check_memory(s, &err);
     int code = status == TR_OK ? TRI_EXIT_OK : tri_cli_fail(&err);
     tr_session_destroy(session);

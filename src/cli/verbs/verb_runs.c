@@ -22,18 +22,6 @@ typedef struct runs_view {
     bool json, watch;
 } runs_view;
 
-/* Those at work first, then what changed last. */
-static int compare_rows(const void *left, const void *right)
-{
-    const tri_run_row *a = left, *b = right;
-    bool a_works = a->state <= TRI_RUN_IS_STALLED, b_works = b->state <= TRI_RUN_IS_STALLED;
-    if (a_works != b_works)
-        return a_works ? -1 : 1;
-    if (a->updated != b->updated)
-        return a->updated > b->updated ? -1 : 1;
-    return strcmp(a->dir, b->dir);
-}
-
 static tr_status find(const runs_view *v, tri_run_list *list, tr_error *err)
 {
     for (int i = 0; i < v->num_folders; i++)
@@ -62,7 +50,7 @@ static tr_status show(const runs_view *v, const tri_runs_look *look, tri_text *t
     for (size_t i = 0; i < list.num && status == TR_OK; i++)
         status = tri_run_row_read(&rows[i], list.dirs[i], look->now, err);
     if (status == TR_OK && list.num > 0)
-        qsort(rows, list.num, sizeof *rows, compare_rows);
+        qsort(rows, list.num, sizeof *rows, tri_run_row_compare);
     for (size_t i = 0; i < list.num && status == TR_OK && v->json; i++)
         status = tri_runs_json(&rows[i], text, err);
     if (status == TR_OK && !v->json && list.num == 0)

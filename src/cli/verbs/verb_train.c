@@ -21,6 +21,7 @@
 #include "cli/run/detach.h"
 #include "cli/run/dry_run.h"
 #include "cli/run/journal.h"
+#include "cli/run/page.h"
 #include "cli/run/train_show.h"
 #include "cli/signals.h"
 #include "cli/text.h"
@@ -232,6 +233,15 @@ static void begin(void *context, int num_ranks)
     tri_journal_begin(context, num_ranks);
     tri_detach_take_output(recovery->detach,
                            tr_settings_string(recovery->cli->settings, "run.dir"));
+    tri_run_page_begin(recovery->page, recovery->cli->settings,
+                       tri_cli_flag(recovery->cli, "quiet") != NULL);
+}
+
+static void ended(void *context, int code, int64_t steps, bool made)
+{
+    const tri_recovery *recovery = context;
+    tri_run_page_end(recovery->page);
+    tri_journal_ended(context, code, steps, made);
 }
 
 /* What is wrong, as ranks will find it that share the cores of this machine; how they do is theirs
@@ -265,8 +275,10 @@ static tr_status decide(const tri_cli *cli, tri_auto_layout *layout, tr_error *e
 static int start(const tri_cli *cli, tri_detach *detach, const tri_auto_layout *layout)
 {
     tri_recovery recovery;
+    tri_run_page page = {0};
     tri_recovery_init(&recovery, cli);
     recovery.detach = detach;
+    recovery.page = &page;
     recovery.layout = layout;
     tri_signals_catch(); /* not before: nothing that runs up to here looks at them */
     tri_launch_options options = {.asks = true,
@@ -277,7 +289,7 @@ static int start(const tri_cli *cli, tri_detach *detach, const tri_auto_layout *
                                   .begin = begin,
                                   .failed = tri_journal_failed,
                                   .again = tri_recovery_again,
-                                  .ended = tri_journal_ended,
+                                  .ended = ended,
                                   .note = tri_journal_note,
                                   .context = &recovery};
     int code = tri_cli_launch(cli, (int)tri_cli_num_ranks(cli), train_rank, &recovery, &options);

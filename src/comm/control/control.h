@@ -123,6 +123,10 @@ const tri_control_failure *tri_control_server_failure(const tri_control_server *
 typedef struct tri_control_thread tri_control_thread;
 tr_status tri_control_thread_start(tri_control_server *server, tri_control_thread **thread,
                                    tr_error *err);
+/* What it knows of the ranks now, for another thread; returns the one to blame, or -1. */
+int tri_control_thread_look(tri_control_thread *thread, tri_control_rank *ranks, int num_ranks);
+/* The first half of end: afterwards the server does nothing more, and can still be looked at. */
+void tri_control_thread_wait(tri_control_thread *thread);
 void tri_control_thread_end(tri_control_thread *thread);
 
 /* ---- the client ---- */

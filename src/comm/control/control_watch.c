@@ -1,5 +1,6 @@
 #include "comm/control/control_watch.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -152,14 +153,33 @@ void tri_control_watch_look(const tri_control_watch *w, tri_control_failure *fai
 struct tri_control_thread {
     tri_control_server *server;
     pthread_t thread;
+    pthread_mutex_t lock; /* of the server, but for its descriptor */
+    bool joined;
 };
 
 static void *serve(void *argument)
 {
-    tri_control_server *server = argument;
-    while (!tri_control_server_done(server))
-        tri_control_server_step(server, 100);
+    tri_control_thread *t = argument;
+    enum { SLICE_MS = 100 };
+    for (bool done = false; !done;) {
+        struct pollfd ready = {.fd = tri_control_server_fd(t->server), .events = POLLIN};
+        poll(&ready, 1, SLICE_MS);
+        pthread_mutex_lock(&t->lock);
+        tri_control_server_step(t->server, 0);
+        done = tri_control_server_done(t->server);
+        pthread_mutex_unlock(&t->lock);
+    }
     return NULL;
+}
+
+int tri_control_thread_look(tri_control_thread *t, tri_control_rank *ranks, int num_ranks)
+{
+    pthread_mutex_lock(&t->lock);
+    int failed = tri_control_server_failure(t->server)->rank;
+    for (int r = 0; r < num_ranks; r++)
+        ranks[r] = *tri_control_server_rank(t->server, r);
+    pthread_mutex_unlock(&t->lock);
+    return failed;
 }
 
 tr_status tri_control_thread_start(tri_control_server *server, tri_control_thread **thread,
@@ -169,10 +189,11 @@ tr_status tri_control_thread_start(tri_control_server *server, tri_control_threa
     if (!*thread)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the control server");
     (*thread)->server = server;
+    pthread_mutex_init(&(*thread)->lock, NULL);
     sigset_t all, old; /* signals are for the rank's own threads */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &old);
-    int wrong = pthread_create(&(*thread)->thread, NULL, serve, server);
+    int wrong = pthread_create(&(*thread)->thread, NULL, serve, *thread);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (wrong == 0)
         return TR_OK;
@@ -181,10 +202,19 @@ tr_status tri_control_thread_start(tri_control_server *server, tri_control_threa
     return tri_fail(err, TR_ERROR_RUNTIME, "no thread for the control server: %s", strerror(wrong));
 }
 
+void tri_control_thread_wait(tri_control_thread *thread)
+{
+    if (thread && !thread->joined)
+        pthread_join(thread->thread, NULL);
+    if (thread)
+        thread->joined = true;
+}
+
 void tri_control_thread_end(tri_control_thread *thread)
 {
     if (!thread)
         return;
-    pthread_join(thread->thread, NULL);
+    tri_control_thread_wait(thread);
+    pthread_mutex_destroy(&thread->lock);
     free(thread);
 }

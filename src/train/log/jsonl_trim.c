@@ -14,7 +14,7 @@ static tr_status look_at(const char *path, const char *line, size_t length, int6
 {
     json_t *object;
     *stays = false;
-    if (tri_json_load(path, line, length, 0, &object, NULL, err) == TR_ERROR_RUNTIME)
+    if (tri_json_load(path, line, length, JSON_ALLOW_NUL, &object, NULL, err) == TR_ERROR_RUNTIME)
         return TR_ERROR_RUNTIME;
     const json_t *number = json_object_get(object, "step");
     int64_t most = steps - (json_object_get(object, "time") ? 0 : 1);

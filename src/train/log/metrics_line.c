@@ -100,58 +100,142 @@ static const char *read_text(const char *at)
     return *at == '"' ? at : NULL;
 }
 
-static const char *read_value(const char *at, bool *is_whole, int64_t *whole, double *real)
+/* A list of numbers. */
+static const char *read_list(const char *at)
 {
-    *is_whole = false;
-    *real = NAN;
+    bool is_whole;
+    int64_t whole;
+    double real;
+    if (*++at == ']')
+        return at + 1;
+    for (;; at++) {
+        at = strncmp(at, "null", 4) == 0 ? at + 4 : read_number(at, &is_whole, &whole, &real);
+        if (!at || (*at != ',' && *at != ']'))
+            return NULL;
+        if (*at == ']')
+            return at + 1;
+    }
+}
+
+static const char *read_value(const char *at, tri_metrics_member *member)
+{
+    const char *from = at;
+    member->is_whole = false;
+    member->whole = 0;
+    member->real = NAN;
     if (*at == '"') {
+        member->kind = TRI_MEMBER_TEXT;
         at = read_text(at + 1);
         return at ? at + 1 : NULL;
     }
+    if (*at == '[') {
+        member->kind = TRI_MEMBER_LIST;
+        member->text = at;
+        at = read_list(at);
+        member->text_length = at ? (size_t)(at - from) : 0;
+        return at;
+    }
+    member->kind = TRI_MEMBER_NULL;
     if (strncmp(at, "null", 4) == 0)
         return at + 4;
-    return read_number(at, is_whole, whole, real);
+    member->kind = TRI_MEMBER_NUMBER;
+    return read_number(at, &member->is_whole, &member->whole, &member->real);
 }
 
-/* The text ends in a newline, at which whatever reads it stops. False: it takes the other way. */
-static bool read_quick(const char *at, tri_metrics_line *line)
+enum { MOST_MEMBERS = 64 };
+
+/* The text ends in a newline, at which whatever reads it stops. Returns how many members there are;
+ * -1: it takes the other way. */
+static int read_quick(const char *at, tri_metrics_member members[MOST_MEMBERS])
 {
+    int num = 0;
     if (*at != '{')
-        return false;
+        return -1;
     do {
         const char *name = ++at + 1, *end = *at == '"' ? read_text(name) : NULL;
-        bool is_whole;
-        int64_t whole = 0;
-        double real;
-        if (!end || end[1] != ':' || !(at = read_value(end + 2, &is_whole, &whole, &real)))
-            return false;
-        for (int i = 0; i < NUM_MEMBERS; i++)
-            if (members[i].length == (size_t)(end - name) &&
-                memcmp(members[i].name, name, members[i].length) == 0)
-                set_member(line, i, is_whole, whole, real);
+        if (!end || end[1] != ':' || num == MOST_MEMBERS)
+            return -1;
+        tri_metrics_member *member = &members[num++];
+        member->name = name;
+        member->name_length = (size_t)(end - name);
+        if (!(at = read_value(end + 2, member)))
+            return -1;
     } while (*at == ',');
-    return at[0] == '}' && at[1] == '\n';
+    return at[0] == '}' && at[1] == '\n' ? num : -1;
 }
 
 /* ---- any way ---- */
 
+static tri_metrics_member member_of(const char *name, const json_t *value)
+{
+    char *list = json_is_array(value) ? json_dumps(value, JSON_COMPACT) : NULL;
+    return (tri_metrics_member){
+        .name = name,
+        .name_length = strlen(name),
+        .kind = json_is_number(value) ? TRI_MEMBER_NUMBER
+                : json_is_null(value) ? TRI_MEMBER_NULL
+                : list                ? TRI_MEMBER_LIST
+                                      : TRI_MEMBER_TEXT,
+        .is_whole = json_is_integer(value),
+        .whole = json_integer_value(value),
+        .real = json_is_number(value) ? json_number_value(value) : (double)NAN,
+        .text = list,
+        .text_length = list ? strlen(list) : 0,
+    };
+}
+
+static tr_status visit_json(const char *text, size_t num_bytes, tri_metrics_visit_members visit,
+                            void *context, tr_error *err)
+{
+    json_t *object = NULL, *value;
+    const char *name;
+    if (tri_json_load("metrics.jsonl", text, num_bytes, 0, &object, NULL, err) == TR_ERROR_RUNTIME)
+        return TR_ERROR_RUNTIME;
+    size_t num = 0, most = json_object_size(object);
+    tri_metrics_member *members = calloc(most + 1, sizeof *members);
+    json_object_foreach(object, name, value)
+    {
+        if (members && num < most)
+            members[num++] = member_of(name, value);
+    }
+    if (members && object)
+        visit(context, members, num);
+    for (size_t i = 0; i < num; i++)
+        free((char *)(uintptr_t)members[i].text);
+    bool failed = !members;
+    free(members);
+    json_decref(object);
+    return failed ? tri_fail(err, TR_ERROR_RUNTIME, "no memory for a line of metrics.jsonl")
+                  : TR_OK;
+}
+
+tr_status tri_metrics_members(const char *text, size_t num_bytes, tri_metrics_visit_members visit,
+                              void *context, tr_error *err)
+{
+    tri_metrics_member members[MOST_MEMBERS];
+    bool ends = num_bytes > 0 && memchr(text, '\n', num_bytes) == text + num_bytes - 1;
+    int num = ends ? read_quick(text, members) : -1;
+    if (num < 0)
+        return visit_json(text, num_bytes, visit, context, err);
+    visit(context, members, (size_t)num);
+    return TR_OK;
+}
+
+static void take_members(void *context, const tri_metrics_member *given, size_t num)
+{
+    for (size_t k = 0; k < num; k++)
+        for (int i = 0; i < NUM_MEMBERS; i++)
+            if (members[i].length == given[k].name_length &&
+                memcmp(members[i].name, given[k].name, given[k].name_length) == 0)
+                set_member(context, i, given[k].is_whole, given[k].whole, given[k].real);
+}
+
 tr_status tri_metrics_line_read(const char *text, size_t num_bytes, tri_metrics_line *line,
                                 bool *ours, tr_error *err)
 {
-    json_t *object = NULL;
     *ours = false;
     set_nothing(line);
-    bool quick = num_bytes > 0 && memchr(text, '\n', num_bytes) == text + num_bytes - 1 &&
-                 read_quick(text, line);
-    if (!quick &&
-        tri_json_load("metrics.jsonl", text, num_bytes, 0, &object, NULL, err) == TR_ERROR_RUNTIME)
-        return TR_ERROR_RUNTIME;
-    for (int i = 0; i < NUM_MEMBERS && !quick; i++) {
-        const json_t *value = json_object_get(object, members[i].name);
-        set_member(line, i, json_is_integer(value), json_integer_value(value),
-                   json_is_number(value) ? json_number_value(value) : NAN);
-    }
-    json_decref(object);
+    TRI_TRY(tri_metrics_members(text, num_bytes, take_members, line, err));
     if (line->step >= 0 && line->step < INT64_MAX && isnan(line->time))
         line->step++; /* version 1: no time, and steps from 0 */
     if (line->epoch < 0)

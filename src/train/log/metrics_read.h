@@ -22,6 +22,41 @@ typedef struct tri_metrics_line {
 tr_status tri_metrics_line_read(const char *text, size_t num_bytes, tri_metrics_line *line,
                                 bool *ours, tr_error *err);
 
+/* A member of such a line, whatever its name. */
+typedef enum tri_member_kind {
+    TRI_MEMBER_NUMBER,
+    TRI_MEMBER_NULL, /* a number that is not finite */
+    TRI_MEMBER_LIST, /* text is JSON */
+    TRI_MEMBER_TEXT  /* or anything else */
+} tri_member_kind;
+
+typedef struct tri_metrics_member {
+    const char *name; /* not ended by a zero */
+    size_t name_length;
+    tri_member_kind kind;
+    bool is_whole;
+    int64_t whole; /* when it is whole */
+    double real;   /* NAN: it is no number */
+    const char *text;
+    size_t text_length;
+} tri_metrics_member;
+
+typedef void (*tri_metrics_visit_members)(void *context, const tri_metrics_member *members,
+                                          size_t num);
+
+/* Calls visit once with all members, unless the line is no JSON object. Fails for want of memory
+ * only. */
+tr_status tri_metrics_members(const char *text, size_t num_bytes, tri_metrics_visit_members visit,
+                              void *context, tr_error *err);
+
+/* Calls visit for every whole line of a file from byte *offset on, its newline included; `at` is
+ * the byte where it begins. A failure of visit ends the reading. *offset is then behind the last
+ * whole line. Lines of more than 256 KiB are passed over. */
+typedef tr_status (*tri_line_visit)(void *context, const char *text, size_t num_bytes, int64_t at,
+                                    tr_error *err);
+tr_status tri_lines_scan(int fd, const char *path, int64_t *offset, tri_line_visit visit,
+                         void *context, tr_error *err);
+
 typedef void (*tri_metrics_visit)(void *context, const tri_metrics_line *line);
 
 /* Calls visit for every line of a step from byte *offset on, which begins a line. *offset is then

@@ -2,23 +2,17 @@
  * collector of its node_exporter. The file is replaced whole, at most once a second. It need not
  * outlive the machine, so nothing waits for the disk as other files of ours do. */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/temporary.h"
 #include "train/log/log_format.h"
+#include "train/log/prometheus_text.h"
 
 typedef struct prometheus {
     tri_log_latest latest;
     double written_s; /* when, by tri_now_s; 0: never */
 } prometheus;
-
-static const tri_odd_numbers odd = {"NaN", "+Inf", "-Inf"};
 
 static int open_prometheus(tri_log *log)
 {
@@ -35,13 +29,9 @@ static void row(tri_log *log, const tri_metrics_row *row)
 static void add_metric(tri_text *text, const tri_log *log, const char *name, const char *help,
                        bool counts, const char *value)
 {
-    const char *total = counts ? "_total" : "";
-    tri_text_add(text, "# HELP trireme_%s%s %s\n# TYPE trireme_%s%s %s\ntrireme_%s%s{run=\"", name,
-                 total, help, name, total, counts ? "counter" : "gauge", name, total);
-    for (const char *c = log->facts->run; *c; c++)
-        tri_text_add(text, "%s%c", *c == '\n' || *c == '"' || *c == '\\' ? "\\" : "",
-                     *c == '\n' ? 'n' : *c);
-    tri_text_add(text, "\"} %s\n", value);
+    const tri_prometheus_metric metric = {name, help, counts};
+    tri_prometheus_family(text, &metric);
+    tri_prometheus_sample(text, &metric, log->facts->run, value);
 }
 
 static void write_text(tri_log *log, tri_text *text, bool running)
@@ -52,42 +42,13 @@ static void write_text(tri_log *log, tri_text *text, bool running)
         const tri_row_number *number = &own->latest.numbers[i];
         if (number->present)
             add_metric(text, log, number->name, number->help, number->counts,
-                       tri_number_text(number, &odd, value));
+                       tri_number_text(number, &tri_prometheus_odd, value));
     }
     if (own->latest.num > 0)
         add_metric(text, log, "time_seconds", "When the last step was done, seconds since 1970",
                    false, tri_time_text(own->latest.time_s, value));
     add_metric(text, log, "running", "1 while the run goes on, 0 when it has ended", false,
                running ? "1" : "0");
-}
-
-static int replace(const char *dir, const char *path, const tri_text *text)
-{
-    char *temporary = NULL;
-    int fd = -1, reason = ENOMEM;
-    for (int i = 0; fd < 0 && i < 1000; i++) {
-        free(temporary);
-        temporary = tri_temporary_path(dir, i);
-        if (temporary)
-            fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        reason = fd >= 0 ? 0 : temporary ? errno : ENOMEM;
-        if (fd < 0 && reason != EEXIST)
-            break;
-    }
-    if (fd >= 0) {
-        if (!tri_temporary_hold(fd))
-            reason = EAGAIN;
-        ssize_t num = reason == 0 ? pwrite(fd, text->chars, text->length, 0) : -1;
-        if (reason == 0 && num != (ssize_t)text->length)
-            reason = num < 0 ? errno : ENOSPC;
-        if (reason == 0 && rename(temporary, path) != 0)
-            reason = errno;
-        if (reason != 0)
-            (void)unlink(temporary);
-        close(fd);
-    }
-    free(temporary);
-    return reason;
 }
 
 static void flush(tri_log *log, bool ends)
@@ -100,7 +61,9 @@ static void flush(tri_log *log, bool ends)
     tri_text text;
     tri_text_init(&text);
     write_text(log, &text, !ends);
-    int reason = text.failed ? ENOMEM : replace(log->facts->dir, log->file.path, &text);
+    int reason = text.failed ? ENOMEM
+                             : tri_temporary_replace(log->facts->dir, log->file.path, text.chars,
+                                                     text.length);
     tri_text_fini(&text);
     own->written_s = now;
     if (reason != 0) {

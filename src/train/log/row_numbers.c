@@ -137,6 +137,17 @@ tri_row_number tri_row_number_at(const tri_metrics_row *row, size_t i)
     return number;
 }
 
+const char *tri_row_number_help(const char *name, bool *counts)
+{
+    for (int i = 0; i < NUM_DEFS; i++)
+        if (strcmp(defs[i].name, name) == 0) {
+            *counts = defs[i].counts;
+            return defs[i].help;
+        }
+    *counts = false;
+    return NULL;
+}
+
 /* A program that has this library inside may have set a locale that writes commas. */
 static void with_points(char *text, int length)
 {

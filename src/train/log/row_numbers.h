@@ -24,6 +24,9 @@ enum { TRI_ROW_MAX_NUMBERS = 22 + TRI_MAX_STEP_SHOWN };
 size_t tri_row_num_numbers(const tri_metrics_row *row);
 tri_row_number tri_row_number_at(const tri_metrics_row *row, size_t i);
 
+/* What a number of that name in a file is; NULL: it is a statistic, or none of ours. */
+const char *tri_row_number_help(const char *name, bool *counts);
+
 /* What a file calls numbers that are not finite. */
 typedef struct tri_odd_numbers {
     const char *nan, *infinity, *minus_infinity;

@@ -1,0 +1,4 @@
+/* All tabs are there. */
+'use strict';
+
+T.view.begin();
