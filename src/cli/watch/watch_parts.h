@@ -9,7 +9,7 @@
 #include "cli/view/view.h"
 #include "cli/watch/tail.h"
 #include "cli/watch/watch.h"
-#include "train/log/columns.h"
+#include "train/log/columns/columns.h"
 
 enum { TRI_WATCH_MAX_RUNS = 4096, TRI_WATCH_ID = 17 };
 
