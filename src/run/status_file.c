@@ -126,7 +126,7 @@ static json_t *object_of(const tri_status_rank *rank, const rank_pace *pace, int
                         lives ? count_from(memory_of(rank->pid), 0) : json_null());
     json_object_set_new(o, "signal", rank->signal > 0 ? json_string(name) : json_null());
     json_object_set_new(o, "exit_code",
-                        lives || rank->signal > 0 ? json_null() : json_integer(rank->exit_code));
+                        count_from(lives || rank->signal > 0 ? -1 : rank->exit_code, 0));
     return o;
 }
 

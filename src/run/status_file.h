@@ -26,7 +26,7 @@ const char *tri_status_state_name(tri_status_state state);
 typedef struct tri_status_rank {
     tri_status_state state;
     tri_rank_where where;
-    int signal, exit_code; /* that ended it; 0: none, or not known */
+    int signal, exit_code; /* that ended it; 0 and -1: none, or not known */
     int64_t pid;           /* on this machine; 0: elsewhere, or not known */
     char host[64];
     int64_t own_ns, waited_ns; /* of its steps so far; -1: not known */

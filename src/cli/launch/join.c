@@ -94,7 +94,8 @@ static void look_at_ranks(void *context, tri_status_rank *ranks, int num_ranks)
         const tri_control_rank *rank = &h->ranks[r];
         bool gone = rank->state == TRI_RANK_FAILED || rank->state == TRI_RANK_LOST;
         bool silent = rank->heard_ns > 0 && tri_now_ns() > rank->heard_ns + silent_ns;
-        ranks[r] = (tri_status_rank){.where = rank->where, .own_ns = -1, .waited_ns = -1};
+        ranks[r] =
+            (tri_status_rank){.where = rank->where, .exit_code = -1, .own_ns = -1, .waited_ns = -1};
         snprintf(ranks[r].host, sizeof ranks[r].host, "%s", rank->host);
         ranks[r].state = rank->state == TRI_RANK_ABSENT       ? TRI_STATUS_ABSENT
                          : rank->state == TRI_RANK_ENDED      ? TRI_STATUS_DONE
