@@ -134,7 +134,8 @@ static bool large_tile(const tri_note_facts *f, char note[TRI_MAX_NOTE])
 
 static bool no_learning(const tri_note_facts *f, char note[TRI_MAX_NOTE])
 {
-    snprintf(note, TRI_MAX_NOTE, "optim.lr is 0, so the weights never change; set optim.lr=3e-4, say");
+    snprintf(note, TRI_MAX_NOTE,
+             "optim.lr is 0, so the weights never change; set optim.lr=3e-4, say");
     return !(tr_settings_float(f->settings, "optim.lr") > 0);
 }
 

@@ -74,8 +74,7 @@ tri_call_plan tri_device_plan_call(const tri_device *device, tri_op op, const tr
         plan.kernel = tri_cpu_reference(op);
         plan.on_host = true;
     }
-    plan.widened =
-        (device->def->f32_only || plan.on_host) && tri_cpu_needs_widening(op, args);
+    plan.widened = (device->def->f32_only || plan.on_host) && tri_cpu_needs_widening(op, args);
     return plan;
 }
 
