@@ -479,6 +479,7 @@ static void every_verb(void **state)
         "plot",       /* draws */
         "completion", /* prints a script */
         "man",        /* prints a page */
+        "watch",      /* serves documents */
     };
     (void)state;
     char *help = table_of("--help"), *save = NULL;
