@@ -28,6 +28,7 @@ trap finish EXIT
 
 # serve DIR ...: url and server
 serve() {
+    rm -f "$work/url"
     "$trireme" watch "$@" --port 0 >"$work/url" &
     server=$!
     pids+=("$server")
