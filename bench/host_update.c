@@ -4,8 +4,8 @@
  *     host_update [threads] [millions of parameters] [rounds]
  *
  * An update reads a weight, two moments and a gradient, and writes the first three and the 16-bit
- * weight: 30 bytes a parameter. The copy counts what it reads and what it writes. Rounds of both are
- * taken in turns; the best of each counts. bench/peers/host_adam.py times DeepSpeed's. */
+ * weight: 30 bytes a parameter. The copy counts what it reads and what it writes. Rounds of both
+ * are taken in turns; the best of each counts. bench/peers/host_adam.py times DeepSpeed's. */
 #include "op_cases.h"
 
 #include <stdio.h>
@@ -77,7 +77,8 @@ int main(int argc, char **argv)
         copy = end - middle < copy ? end - middle : copy;
     }
     double update_gb = 30e-9 * (double)num / update, copy_gb = 8e-9 * (double)num / copy;
-    printf("%.0f M parameters, %d threads, %s: update %.1f ms, %.1f GB/s; copy %.1f GB/s; %.2f of it\n",
+    printf("%.0f M parameters, %d threads, %s: update %.1f ms, %.1f GB/s; copy %.1f GB/s; %.2f of "
+           "it\n",
            1e-6 * (double)num, threads, tri_isa_name(isa), 1e3 * update, update_gb, copy_gb,
            update_gb / copy_gb);
     return 0;

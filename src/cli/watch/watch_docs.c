@@ -1,4 +1,4 @@
-/* The documents of a run, and the table of routes. */
+/* The documents of all runs, of two, and of one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "config/settings_table.h"
 
 /* Pages of trireme view: what needs no run. */
-static void get_view(void *context, const tri_http_request *request, tri_http_reply *reply)
+void tri_watch_get_view(void *context, const tri_http_request *request, tri_http_reply *reply)
 {
     tri_watch *w = context;
     tr_error err = {0};
@@ -24,23 +24,6 @@ static void get_view(void *context, const tri_http_request *request, tri_http_re
     else
         tri_watch_answer(reply, status, &err);
 }
-
-const tri_http_route tri_watch_routes[] = {
-    {"/api/runs", tri_watch_get_runs, false},
-    {"/api/run", tri_watch_get_run, false},
-    {"/api/curve", tri_watch_get_curve, false},
-    {"/api/keys", tri_watch_get_keys, false},
-    {"/api/loads", tri_watch_get_loads, false},
-    {"/api/diff", tri_watch_get_diff, false},
-    {"/api/ranks", tri_watch_get_ranks, false},
-    {"/api/trace", tri_watch_get_trace, false},
-    {"/api/memory", tri_watch_get_memory, false},
-    {"/api/planner", tri_watch_get_planner, false},
-    {"/metrics", tri_watch_get_metrics, false},
-    {"/events", tri_watch_get_events, true},
-    TRI_VIEW_ROUTES(get_view),
-    {0},
-};
 
 /* ---- what handlers share ---- */
 
