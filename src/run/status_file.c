@@ -36,7 +36,7 @@ struct tri_status_writer {
     bool has_news, ends;
 };
 
-const char *tri_status_state_name(tri_status_state state)
+static const char *name_of(tri_status_state state)
 {
     static const char *const names[TRI_NUM_STATUS_STATES] = {
         [TRI_STATUS_ABSENT] = "absent",   [TRI_STATUS_RUNNING] = "running",
@@ -113,7 +113,7 @@ static json_t *object_of(const tri_status_rank *rank, const rank_pace *pace, int
     json_object_set_new(o, "rank", json_integer(number_of_rank));
     json_object_set_new(o, "host", plain(rank->host, sizeof rank->host));
     json_object_set_new(o, "pid", count_from(rank->pid, 1));
-    json_object_set_new(o, "state", json_string(tri_status_state_name(rank->state)));
+    json_object_set_new(o, "state", json_string(name_of(rank->state)));
     json_object_set_new(o, "step", count_from(where->step, 1));
     json_object_set_new(o, "instruction", count_from(where->instruction, 0));
     json_object_set_new(o, "doing", plain(where->doing, sizeof where->doing));

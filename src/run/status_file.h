@@ -21,7 +21,6 @@ typedef enum tri_status_state {
     TRI_STATUS_STOPPED, /* ended since another one was dead */
     TRI_NUM_STATUS_STATES
 } tri_status_state;
-const char *tri_status_state_name(tri_status_state state);
 
 typedef struct tri_status_rank {
     tri_status_state state;

@@ -58,7 +58,7 @@ steady() {
 # The files that a command leaves, without logs, what is drawn from them and what has times in it.
 outputs() { # dir
     (cd "$1" && find . -type f ! -name '*.jsonl' ! -name '*.log' ! -name loss.svg ! -name tuning.json ! -name '*.trireme*' \
-        ! -name '*lock*' ! -name '*.report.json' ! -path '*.tmp/*' -print0 | sort -z | xargs -0 -r cksum)
+        ! -name '*lock*' ! -name '*.report.json' ! -path '*.tmp/*' ! -path '*/status/*' -print0 | sort -z | xargs -0 -r cksum)
 }
 
 fail() {

@@ -482,6 +482,7 @@ static void every_verb(void **state)
         "view",       /* its documents are JSON: --print */
         "completion", /* prints a script */
         "man",        /* prints a page */
+        "watch",      /* serves documents */
     };
     (void)state;
     char *help = table_of("--help"), *save = NULL;

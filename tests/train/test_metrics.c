@@ -10,7 +10,7 @@
 #include "temp_dir.h"
 #include "train/ckpt/checkpoint.h"
 #include "train/log/metrics.h"
-#include "train/log/number_text.h"
+#include "train/log/text/number_text.h"
 
 #include <jansson.h>
 #include <math.h>

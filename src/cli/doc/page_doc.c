@@ -122,15 +122,15 @@ static void put_messages(json_t *doc, const tri_program *p)
 
 /* ---- addresses over instructions ---- */
 
-typedef struct box {
+typedef struct address_box {
     tri_id value;
     uint32_t space, first, last;
     uint64_t offset, bytes;
-} box;
+} address_box;
 
 static int larger_first(const void *left, const void *right)
 {
-    const box *a = left, *b = right;
+    const address_box *a = left, *b = right;
     if (a->bytes != b->bytes)
         return a->bytes > b->bytes ? -1 : 1;
     if (a->space != b->space)
@@ -145,33 +145,33 @@ static bool stays(tri_space_kind kind)
     return kind <= TRI_SPACE_CACHE;
 }
 
-static void stretch(box *boxes, const tri_operand *operands, int num, uint32_t instr)
+static void stretch(address_box *boxes, const tri_operand *operands, int num, uint32_t instr)
 {
     for (int i = 0; i < num; i++) {
         if (operands[i].value == TRI_NONE)
             continue;
-        box *b = &boxes[operands[i].value];
+        address_box *b = &boxes[operands[i].value];
         b->first = instr < b->first ? instr : b->first;
         b->last = instr > b->last ? instr : b->last;
     }
 }
 
 /* One for each value that has a home, in order of size; versions of a state are one. */
-static size_t make_boxes(const tri_program *p, box *boxes)
+static size_t make_boxes(const tri_program *p, address_box *boxes)
 {
     size_t num = 0;
     for (size_t v = 0; v < p->num_values; v++)
-        boxes[v] = (box){.value = (tri_id)v,
-                         .space = p->home[v].space,
-                         .first = UINT32_MAX,
-                         .offset = p->home[v].offset,
-                         .bytes = tri_value_bytes(&p->values[v])};
+        boxes[v] = (address_box){.value = (tri_id)v,
+                                 .space = p->home[v].space,
+                                 .first = UINT32_MAX,
+                                 .offset = p->home[v].offset,
+                                 .bytes = tri_value_bytes(&p->values[v])};
     for (uint32_t i = 0; i < p->num_instrs; i++) {
         stretch(boxes, p->instrs[i].in, p->instrs[i].num_in, i);
         stretch(boxes, p->instrs[i].out, p->instrs[i].num_out, i);
     }
     for (size_t v = 0; v < p->num_values; v++) {
-        box b = boxes[v];
+        address_box b = boxes[v];
         if (b.space == TRI_NONE || b.bytes == 0 || b.first == UINT32_MAX)
             continue;
         if (stays(p->spaces[b.space].kind)) {
@@ -183,7 +183,7 @@ static size_t make_boxes(const tri_program *p, box *boxes)
     qsort(boxes, num, sizeof *boxes, larger_first);
     size_t kept = 0;
     for (size_t i = 0; i < num; i++) {
-        const box *before = kept > 0 ? &boxes[kept - 1] : NULL;
+        const address_box *before = kept > 0 ? &boxes[kept - 1] : NULL;
         bool again = before && stays(p->spaces[boxes[i].space].kind) &&
                      before->space == boxes[i].space && before->offset == boxes[i].offset;
         if (!again)
@@ -218,7 +218,7 @@ static void put_spaces(json_t *root, const tri_program *p)
 
 static tr_status put_boxes(json_t *doc, const tri_program *p, tr_error *err)
 {
-    box *boxes = calloc(p->num_values + 1, sizeof *boxes);
+    address_box *boxes = calloc(p->num_values + 1, sizeof *boxes);
     if (!boxes)
         return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the addresses of a step");
     size_t num = make_boxes(p, boxes);

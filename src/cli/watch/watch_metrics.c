@@ -54,9 +54,9 @@ static void make_room(tri_watch *w, const tri_watch_store *but)
     }
 }
 
-/* The lock is held when it returns TR_OK. */
-tr_status tri_watch_columns(tri_watch *w, const tri_watched_run *run, tri_columns **columns,
-                            tr_error *err)
+/* The columns of a run, up to date; nobody else has any until they are given back. */
+static tr_status take_columns(tri_watch *w, const tri_watched_run *run, tri_columns **columns,
+                              tr_error *err)
 {
     pthread_mutex_lock(&w->store_lock);
     tri_watch_store *store = store_of(w, run);
@@ -79,7 +79,7 @@ tr_status tri_watch_columns(tri_watch *w, const tri_watched_run *run, tri_column
     return TR_OK;
 }
 
-void tri_watch_columns_done(tri_watch *w)
+static void give_back(tri_watch *w)
 {
     pthread_mutex_unlock(&w->store_lock);
 }
@@ -110,7 +110,7 @@ void tri_watch_get_keys(void *context, const tri_http_request *request, tri_http
     tri_columns *columns;
     if (!run)
         return;
-    tr_status status = tri_watch_columns(w, run, &columns, &err);
+    tr_status status = take_columns(w, run, &columns, &err);
     if (status == TR_OK) {
         json_t *root = tri_doc_begin(), *list = tri_doc_list(root, "keys");
         for (size_t i = 0; i < tri_columns_num_keys(columns); i++) {
@@ -123,7 +123,7 @@ void tri_watch_get_keys(void *context, const tri_http_request *request, tri_http
             tri_doc_text(item, "unit", unit_of(key.name));
             tri_doc_number(item, "last", key.last);
         }
-        tri_watch_columns_done(w);
+        give_back(w);
         status = tri_doc_add(root, &reply->text, &err);
     }
     tri_watch_answer(reply, status, &err);
@@ -137,7 +137,7 @@ void tri_watch_get_loads(void *context, const tri_http_request *request, tri_htt
     tri_columns *columns;
     if (!run)
         return;
-    tr_status status = tri_watch_columns(w, run, &columns, &err);
+    tr_status status = take_columns(w, run, &columns, &err);
     if (status == TR_OK) {
         int64_t step;
         const char *loads = tri_columns_loads(columns, &step);
@@ -145,7 +145,7 @@ void tri_watch_get_loads(void *context, const tri_http_request *request, tri_htt
             tri_text_add(&reply->text, "{\"step\":%lld,\"loads\":%s}\n", (long long)step, loads);
         else
             tri_text_add(&reply->text, "null\n");
-        tri_watch_columns_done(w);
+        give_back(w);
     }
     tri_watch_answer(reply, status, &err);
 }
@@ -241,12 +241,12 @@ void tri_watch_get_curve(void *context, const tri_http_request *request, tri_htt
     const tri_watched_run *run = tri_watch_asked(w, request, "id", reply);
     if (!run || !read_query(request, &q, reply))
         return;
-    tr_status status = tri_watch_columns(w, run, &columns, &err);
+    tr_status status = take_columns(w, run, &columns, &err);
     int64_t lines = 0;
     if (status == TR_OK) {
         status = tri_columns_curve_of(columns, q.y, q.x, q.from, q.to, q.points, &curve, &err);
         lines = tri_columns_num_lines(columns);
-        tri_watch_columns_done(w);
+        give_back(w);
     }
     if (status == TR_OK) /* the key is one of the file's: it may hold anything but what is below */
         for (const char *c = q.y; *c; c++)

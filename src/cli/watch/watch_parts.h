@@ -9,7 +9,7 @@
 #include "cli/view/view.h"
 #include "cli/watch/tail.h"
 #include "cli/watch/watch.h"
-#include "train/log/columns.h"
+#include "train/log/columns/columns.h"
 
 enum { TRI_WATCH_MAX_RUNS = 4096, TRI_WATCH_ID = 17 };
 
@@ -77,12 +77,6 @@ tri_watched_run *tri_watch_at(tri_watch *watch, size_t *n);
 /* The document of all runs, on the heap; brief: without what seldom changes, "time" too. */
 tr_status tri_watch_list_doc(tri_watch *watch, bool brief, char **text, tr_error *err);
 
-/* watch_metrics.c: the columns of a run, up to date; the caller gives them back soon, since nobody
- * else has any meanwhile. */
-tr_status tri_watch_columns(tri_watch *watch, const tri_watched_run *run, tri_columns **columns,
-                            tr_error *err);
-void tri_watch_columns_done(tri_watch *watch);
-
 /* watch_plan.c: a document that is made only when what it is made of has changed since. make runs
  * alone; its text is on the heap. */
 typedef tr_status (*tri_watch_make)(void *context, char **text, tr_error *err);
@@ -97,10 +91,12 @@ tr_status tri_watch_plan(tri_watch *watch, const tri_watched_run *run, int rank,
 /* watch_ranks.c */
 tr_status tri_watch_ranks_doc(const char *dir, tri_text *text, tr_error *err);
 
-/* Handlers (watch_docs.c and others). */
+/* watch_docs.c: the run that is asked for, or a refusal; and what becomes of a status. */
 tri_watched_run *tri_watch_asked(tri_watch *watch, const tri_http_request *request,
                                  const char *name, tri_http_reply *reply);
 void tri_watch_answer(tri_http_reply *reply, tr_status status, const tr_error *err);
+
+/* Handlers, for the table in watch_routes.c. */
 void tri_watch_get_runs(void *watch, const tri_http_request *request, tri_http_reply *reply);
 void tri_watch_get_run(void *watch, const tri_http_request *request, tri_http_reply *reply);
 void tri_watch_get_curve(void *watch, const tri_http_request *request, tri_http_reply *reply);

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "cli/watch/watch_parts.h"
 #include "train/log/metrics_read.h"
-#include "train/log/prometheus_text.h"
+#include "train/log/text/prometheus_text.h"
 
 enum { MOST_NAMES = 64, NAME_BYTES = 48, LAST_BYTES = 256 << 10 };
 

@@ -145,8 +145,8 @@ static size_t leave(void *context, struct MHD_Connection *connection, char *text
     return strlen(text);
 }
 
-/* By poll: with epoll, this version of MHD overlooks the end of a connection that comes right behind
- * half a request. */
+/* By poll: with epoll, this version of MHD overlooks the end of a connection that comes right
+ * behind half a request. */
 static struct MHD_Daemon *start_daemon(tri_http_server *s, int fd)
 {
     enum { IDLE_S = 30, MEMORY = 24 << 10 };

@@ -7,7 +7,7 @@
 #include "base/fs.h"
 #include "base/temporary.h"
 #include "train/log/log_format.h"
-#include "train/log/prometheus_text.h"
+#include "train/log/text/prometheus_text.h"
 
 typedef struct prometheus {
     tri_log_latest latest;

@@ -1,5 +1,5 @@
 #include "train/log/row_numbers.h"
-#include "train/log/number_text.h"
+#include "train/log/text/number_text.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-#include "train/log/number_text.h"
+#include "train/log/text/number_text.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * resumes) it is read again. Memory is bounded whatever its length: a cell has the least, the mean
  * and the greatest number of one line, or of 2, 4, 8 ... neighbours where there are too many lines.
  * A close look at a long run reads its lines again, those alone. */
-#ifndef TRI_TRAIN_LOG_COLUMNS_H
-#define TRI_TRAIN_LOG_COLUMNS_H
+#ifndef TRI_TRAIN_LOG_COLUMNS_COLUMNS_H
+#define TRI_TRAIN_LOG_COLUMNS_COLUMNS_H
 
 #include "base/error.h"
 

@@ -1,6 +1,6 @@
 /* The text format of Prometheus: for metrics.prom of a run, and for pages about many runs. */
-#ifndef TRI_TRAIN_LOG_PROMETHEUS_TEXT_H
-#define TRI_TRAIN_LOG_PROMETHEUS_TEXT_H
+#ifndef TRI_TRAIN_LOG_TEXT_PROMETHEUS_TEXT_H
+#define TRI_TRAIN_LOG_TEXT_PROMETHEUS_TEXT_H
 
 #include "base/text.h"
 #include "train/log/row_numbers.h"

@@ -1,4 +1,4 @@
-#include "train/log/prometheus_text.h"
+#include "train/log/text/prometheus_text.h"
 
 const tri_odd_numbers tri_prometheus_odd = {"NaN", "+Inf", "-Inf"};
 

@@ -1,8 +1,8 @@
 /* Numbers as text, without the C library's printf: lines of metrics are made in every step, when
  * all of its code and tables have left the caches. The same digits as printf writes in the C
  * locale. */
-#ifndef TRI_TRAIN_LOG_NUMBER_TEXT_H
-#define TRI_TRAIN_LOG_NUMBER_TEXT_H
+#ifndef TRI_TRAIN_LOG_TEXT_NUMBER_TEXT_H
+#define TRI_TRAIN_LOG_TEXT_NUMBER_TEXT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "train/log/columns_parts.h"
+#include "train/log/columns/columns_parts.h"
 
 /* Numbers that are close together are one point. */
 typedef struct drawing {
@@ -13,11 +13,11 @@ typedef struct drawing {
     double from, to, width; /* of a point */
     tri_columns_curve *curve;
     size_t capacity;
-    tri_cell open;    /* the point that grows */
-    double low, high; /* x of its first and last number */
-    int64_t at;       /* its place in the row of points */
-    double hours;     /* of the lines before, when lines are read again */
-    int64_t end;      /* byte behind the last line that is wanted */
+    tri_column_cell open; /* the point that grows */
+    double low, high;     /* x of its first and last number */
+    int64_t at;           /* its place in the row of points */
+    double hours;         /* of the lines before, when lines are read again */
+    int64_t end;          /* byte behind the last line that is wanted */
     tr_status status;
 } drawing;
 
@@ -42,10 +42,10 @@ static void end_point(drawing *d)
                             .mean = d->open.sum / (double)d->open.num,
                             .max = d->open.max,
                             .num = d->open.num};
-    d->open = (tri_cell){0};
+    d->open = (tri_column_cell){0};
 }
 
-static void add_point(drawing *d, const tri_cell *cell, double low, double high)
+static void add_point(drawing *d, const tri_column_cell *cell, double low, double high)
 {
     double place = d->width > 0 ? floor((0.5 * (low + high) - d->from) / d->width) : 0;
     d->curve->missing += cell->nulls;
@@ -70,7 +70,7 @@ static void draw_line(void *context, const tri_metrics_member *members, size_t n
     for (size_t i = 0; i < num; i++)
         if (tri_member_named(&members[i], d->key->name) &&
             (members[i].kind == TRI_MEMBER_NUMBER || members[i].kind == TRI_MEMBER_NULL)) {
-            tri_cell cell = {0};
+            tri_column_cell cell = {0};
             tri_cell_add(&cell, members[i].real);
             add_point(d, &cell, x[d->axis], x[d->axis]);
         }

@@ -1,4 +1,4 @@
-#include "train/log/columns_parts.h"
+#include "train/log/columns/columns_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ void tri_columns_destroy(tri_columns *c)
 
 size_t tri_columns_bytes(const tri_columns *c)
 {
-    return sizeof *c + c->capacity * (sizeof *c->spans + c->num_columns * sizeof(tri_cell));
+    return sizeof *c + c->capacity * (sizeof *c->spans + c->num_columns * sizeof(tri_column_cell));
 }
 
 int64_t tri_columns_num_lines(const tri_columns *c)
@@ -71,7 +71,7 @@ const char *tri_columns_loads(const tri_columns *c, int64_t *step)
 
 /* ---- room ---- */
 
-void tri_cell_join(tri_cell *to, const tri_cell *from)
+void tri_cell_join(tri_column_cell *to, const tri_column_cell *from)
 {
     if (from->num > 0) {
         to->min = to->num > 0 ? fmin(to->min, from->min) : from->min;
@@ -96,14 +96,14 @@ static void widen(tri_columns *c)
         }
         c->spans[i] = span;
         for (size_t k = 0; k < c->num_columns; k++) {
-            tri_cell joined = c->columns[k].cells[2 * i];
+            tri_column_cell joined = c->columns[k].cells[2 * i];
             if (pair)
                 tri_cell_join(&joined, &c->columns[k].cells[2 * i + 1]);
             c->columns[k].cells[i] = joined;
         }
     }
     for (size_t k = 0; k < c->num_columns; k++)
-        memset(c->columns[k].cells + half, 0, (c->num - half) * sizeof(tri_cell));
+        memset(c->columns[k].cells + half, 0, (c->num - half) * sizeof(tri_column_cell));
     c->num = half;
     c->width *= 2;
 }
@@ -116,7 +116,7 @@ static bool grow(tri_columns *c)
         return false;
     c->spans = spans;
     for (size_t k = 0; k < c->num_columns; k++) {
-        tri_cell *cells = realloc(c->columns[k].cells, capacity * sizeof *cells);
+        tri_column_cell *cells = realloc(c->columns[k].cells, capacity * sizeof *cells);
         if (!cells)
             return false;
         memset(cells + c->capacity, 0, (capacity - c->capacity) * sizeof *cells);
@@ -158,7 +158,7 @@ static tri_column *column_of(tri_columns *c, const tri_metrics_member *m)
         return k;
     k = &c->columns[c->num_columns];
     *k = (tri_column){
-        .whole = true, .last = NAN, .cells = calloc(c->capacity + 1, sizeof(tri_cell))};
+        .whole = true, .last = NAN, .cells = calloc(c->capacity + 1, sizeof(tri_column_cell))};
     if (!k->cells)
         return NULL;
     memcpy(k->name, m->name, m->name_length);
@@ -198,7 +198,7 @@ bool tri_line_places(const tri_metrics_member *members, size_t num, double *hour
     return true;
 }
 
-void tri_cell_add(tri_cell *cell, double value)
+void tri_cell_add(tri_column_cell *cell, double value)
 {
     if (!isfinite(value)) {
         cell->nulls++;

@@ -1,10 +1,10 @@
 /* What the files of columns share. */
-#ifndef TRI_TRAIN_LOG_COLUMNS_PARTS_H
-#define TRI_TRAIN_LOG_COLUMNS_PARTS_H
+#ifndef TRI_TRAIN_LOG_COLUMNS_COLUMNS_PARTS_H
+#define TRI_TRAIN_LOG_COLUMNS_COLUMNS_PARTS_H
 
 #include <sys/stat.h>
 
-#include "train/log/columns.h"
+#include "train/log/columns/columns.h"
 #include "train/log/metrics_read.h"
 
 enum { TRI_MARK_BYTES = 64, TRI_KEY_BYTES = 64, TRI_LOADS_BYTES = 4096 };
@@ -15,16 +15,16 @@ typedef struct tri_row_span {
     double first[TRI_COLUMNS_NUM_X], last[TRI_COLUMNS_NUM_X];
 } tri_row_span;
 
-typedef struct tri_cell {
+typedef struct tri_column_cell {
     double min, max, sum;
     uint32_t num, nulls;
-} tri_cell;
+} tri_column_cell;
 
 typedef struct tri_column {
     char name[TRI_KEY_BYTES];
     bool whole;
     double last;
-    tri_cell *cells; /* [capacity] */
+    tri_column_cell *cells; /* [capacity] */
 } tri_column;
 
 struct tri_columns {
@@ -49,8 +49,8 @@ bool tri_member_named(const tri_metrics_member *member, const char *name);
  * line of a step. */
 bool tri_line_places(const tri_metrics_member *members, size_t num, double *hours,
                      double x[TRI_COLUMNS_NUM_X]);
-void tri_cell_add(tri_cell *cell, double value);
-void tri_cell_join(tri_cell *to, const tri_cell *from);
+void tri_cell_add(tri_column_cell *cell, double value);
+void tri_cell_join(tri_column_cell *to, const tri_column_cell *from);
 /* The file when it is still the one that was read; -1: it is not. */
 int tri_columns_reopen(const tri_columns *columns);
 
