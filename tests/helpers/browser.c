@@ -364,10 +364,8 @@ static void print_value(const json_t *value)
     free(text);
 }
 
-static void do_open(browser *b, const char *url)
+static void navigate(browser *b, const char *url)
 {
-    json_array_clear(b->errors);
-    json_array_clear(b->urls);
     b->loaded = false;
     json_t *result = call(b, "Page.navigate", json_pack("{ss}", "url", url));
     if (*text_at(result, "errorText", NULL, NULL))
@@ -381,6 +379,15 @@ static void do_open(browser *b, const char *url)
         on_event(b, message);
         json_decref(message);
     }
+}
+
+/* By way of an empty page: what the one before is about to ask for is not this one's. */
+static void do_open(browser *b, const char *url)
+{
+    navigate(b, "about:blank");
+    json_array_clear(b->errors);
+    json_array_clear(b->urls);
+    navigate(b, url);
 }
 
 static void do_wait(browser *b, const char *rest)

@@ -320,7 +320,7 @@ T.Chart = class {
   /* The numbers beside the title, and the same in words for those who do not see the chart. */
   describe(series) {
     const last = series.map((s) => ({ s, p: s.curve.points[s.curve.points.length - 1] }));
-    const seen = last.map(({ s, p }) => `${s.at}:${T.num(p[2])}`).join(' ');
+    const seen = last.map(({ s, p }) => `${s.at}:${p[0]}:${T.num(p[2])}`).join(' ') + T.state.x;
     if (seen !== this.seen) {
       this.seen = seen;
       T.fill(this.readout, last.slice(0, 6).map(({ s, p }) => T.el('span', {}, T.swatch(s.at), T.num(p[2]))));

@@ -105,6 +105,7 @@ T.live.open = () => {
     T.live.tries = 0;
     T.live.tell('live');
     if (again) T.live.again();
+    else if (T.state.selected.some((id) => T.isLive(T.runOf(id)))) T.curves.reload(); /* lines between the curves and this */
   };
   source.onerror = () => {
     if (source !== T.live.source) return;
@@ -156,7 +157,7 @@ T.live.ask = () => {
 T.live.begin = () => {
   if (T.data.held) return;
   T.live.open();
-  T.on('selected', T.live.open);
+  T.on('selected', T.throttle(400, T.live.open)); /* the server counts streams, and learns late that one has gone */
   T.on('state', () => T.emit('again'));
   T.on('failed', T.live.failed);
   /* Runs that are not selected have no stream; nobody looks at a hidden page. */
