@@ -94,7 +94,9 @@ step_ms() {
             clients+=($!)
         done
         while kill -0 $run 2>/dev/null; do
-            curl -s -o /dev/null "${url}api/runs" "${url}api/curve?id=$id&y=loss" "${url}api/ranks?id=$id"
+            for address in api/runs "api/curve?id=$id&y=loss" "api/ranks?id=$id"; do
+                curl -s -o /dev/null "$url$address"
+            done
             sleep 0.5
         done
     fi
