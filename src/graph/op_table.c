@@ -153,6 +153,9 @@ void tri_infer_dtypes(tri_op op, const tri_attr *attr, const tri_value *const *i
         lead = in[0]->dtype; /* whole numbers travel, too */
     for (int k = 0; k < num_out; k++)
         out[k] = (def->wide_out | attr->wide_out) >> k & 1 ? TRI_F32 : lead;
+    for (int k = 0; k < num_out; k++) /* copies of weights keep their type */
+        if ((def->copies >> k & 1) && def->updates[k] <= num_in && in[def->updates[k] - 1])
+            out[k] = in[def->updates[k] - 1]->dtype;
 }
 
 tr_status tri_infer_same(const tri_node *node, const tri_shape *in, tri_shape *out,

@@ -139,15 +139,50 @@ static const tri_instr *reader_of(const tri_program *program, tri_id flag)
     return NULL;
 }
 
-/* Whether an instruction makes the next version of what training is about. */
-static bool updates(const tri_program *program, const tri_instr *instr)
+static bool carries(const tri_instr *instr)
+{
+    return instr && (instr->op == TRI_OP_FETCH || instr->op == TRI_OP_STASH);
+}
+
+/* What a value is a copy of, at whatever place; itself, when it is none. */
+static tri_id carried_from(const tri_program *program, tri_id value)
+{
+    const tri_instr *maker = maker_of(program, value);
+    for (; carries(maker); maker = maker_of(program, value))
+        value = maker->in[0].value;
+    return value;
+}
+
+/* The instruction that computes what this one makes the next version of what training is about: it
+ * itself, or, of one that carries it to where it rests, who made it. NULL: it makes none. */
+static const tri_instr *updater_of(const tri_program *program, const tri_instr *instr)
 {
     for (int k = 0; k < instr->num_out; k++) {
         tri_id state = program->values[instr->out[k].value].state;
-        if (instr->write[k] == TRI_WRITE_UPDATE && state != TRI_NONE &&
-            !tri_op_get(instr->op)->communicates && instr->op != TRI_OP_FINISH &&
-            (program->states[state].kind == TRI_STATE_PARAM ||
-             program->states[state].kind == TRI_STATE_OPTIM))
+        if (instr->write[k] != TRI_WRITE_UPDATE || state == TRI_NONE ||
+            instr->op == TRI_OP_FINISH ||
+            (program->states[state].kind != TRI_STATE_PARAM &&
+             program->states[state].kind != TRI_STATE_OPTIM))
+            continue;
+        if (carries(instr)) {
+            const tri_instr *maker = maker_of(program, carried_from(program, instr->in[0].value));
+            return maker ? maker : instr;
+        }
+        if (!tri_op_get(instr->op)->communicates)
+            return instr;
+    }
+    return NULL;
+}
+
+static bool reads_result(const tri_program *program, const tri_instr *instr, tri_id result)
+{
+    for (int j = 0; j < instr->num_in; j++)
+        if (instr->in[j].value == result)
+            return true;
+    for (int j = 0; j < instr->num_in; j++) {
+        tri_id value = instr->in[j].value;
+        if (value != TRI_NONE && program->values[value].kind == TRI_VALUE_TEMP &&
+            carried_from(program, value) == result)
             return true;
     }
     return false;
@@ -161,13 +196,8 @@ static tr_status check_flag(const room_check *c, const tri_instr *fit)
         return complain(c, "what finds no room is counted in no statistic");
     const tri_instr *finish = reader_of(program, flag);
     for (size_t i = 0; i < program->num_instrs; i++) {
-        const tri_instr *instr = &program->instrs[i];
-        if (!updates(program, instr))
-            continue;
-        bool reads = false;
-        for (int j = 0; j < instr->num_in && finish; j++)
-            reads |= instr->in[j].value == finish->out[0].value;
-        if (!reads)
+        const tri_instr *updater = updater_of(program, &program->instrs[i]);
+        if (updater && !(finish && reads_result(program, updater, finish->out[0].value)))
             return complain(c, finish ? "an update does not read whether all rows found room"
                                       : "no finish reads whether all rows of all ranks found room");
     }

@@ -245,6 +245,13 @@ static void add_layout(random_case *c)
             !one_in(c, 4)
                 ? WORD(c, "none", "selective", "full", "every:2", "budget:1MiB", "budget:200kB")
                 : WORD(c, "every:0", "budget:1", "budget:", "every:99999999999", "budget:1e300"));
+    if (one_in(c, 3))
+        add(c, "layout.offload", "%s",
+            !one_in(c, 4) ? WORD(c, "moments=host", "activations=host", "activations=file:/tmp",
+                                 "master,moments=file:/tmp", "moments,master,activations")
+                          : WORD(c, "moments=", "=host", "activations=disk", ",", "weights=host"));
+    if (one_in(c, 8))
+        add(c, "layout.host_update", "true");
     if (one_in(c, 6))
         add(c, "layout.prefetch", "%lld", (long long)below(c, 4));
     if (one_in(c, 6))

@@ -28,6 +28,7 @@ typedef struct sender {
     uint32_t *maker;    /* of each value: the old node, or NOWHERE */
     uint32_t *backward; /* of each layer: the first node of its backward, or NOWHERE */
     bool *goes;         /* of each value */
+    uint32_t *reader;   /* of each value that goes: its first in the backward */
     tri_id *away;       /* of each value that goes: where it rests, then what came back */
     uint32_t *comes;    /* of each old node: the first value that comes back before it, ... */
     uint32_t *next;     /* ... and of each value the one after it */
@@ -44,7 +45,8 @@ static bool may_go(const sender *s, tri_id v)
     const tri_graph *graph = s->graph;
     const tri_value *value = &graph->values[v];
     if (value->kind != TRI_VALUE_TEMP || value->state != TRI_NONE || value->output ||
-        value->bucket || value->where != TRI_WHERE_DEVICE || s->maker[v] == NOWHERE)
+        value->bucket || value->where != TRI_WHERE_DEVICE || s->maker[v] == NOWHERE ||
+        !tri_dtype_is_float(value->dtype)) /* lists of rows and counts stay where they are proven */
         return false;
     const tri_node *node = &s->old[s->maker[v]];
     return node->phase == TRI_PHASE_FORWARD && node->layer >= 0 &&
@@ -96,17 +98,18 @@ static void choose(sender *s)
             if (v == TRI_NONE || !may_go(s, v))
                 continue;
             s->goes[v] = true;
-            s->away[v] = n; /* for now: its first reader */
+            s->reader[v] = n;
         }
     }
     for (size_t v = s->num_values; v-- > 0;) {
         if (!s->goes[v])
             continue;
-        uint32_t behind = s->backward[s->old[s->maker[v]].layer + 1];
-        uint32_t at = behind < s->away[v] ? behind : s->away[v];
+        int layer = s->old[s->reader[v]].layer;
+        bool has_behind = layer >= 0 && layer < s->graph->num_layers;
+        uint32_t behind = has_behind ? s->backward[layer + 1] : NOWHERE;
+        uint32_t at = behind < s->reader[v] ? behind : s->reader[v];
         s->next[v] = s->comes[at];
         s->comes[at] = (uint32_t)v;
-        s->away[v] = TRI_NONE;
     }
 }
 
@@ -124,11 +127,12 @@ static tri_id carry(sender *s, tri_id from, tri_id of, tri_where to, const tri_n
     return from;
 }
 
-/* What comes back belongs to the layer that it is of, and to the phase of its readers. */
+/* What comes back belongs to the layer of its first reader, which may be in another chunk than what
+ * made it. */
 static void fetch_before(sender *s, uint32_t n)
 {
     for (uint32_t v = s->comes[n]; v != NOWHERE && !s->graph->arena.failed; v = s->next[v]) {
-        const tri_node reason = {.phase = TRI_PHASE_BACKWARD, .layer = s->old[s->maker[v]].layer};
+        const tri_node reason = {.phase = TRI_PHASE_BACKWARD, .layer = s->old[s->reader[v]].layer};
         s->away[v] = carry(s, s->away[v], v, TRI_WHERE_DEVICE, &reason);
     }
 }
@@ -153,10 +157,11 @@ static bool alloc(sender *s)
     s->maker = calloc(s->num_values + 1, sizeof *s->maker);
     s->backward = calloc((size_t)s->graph->num_layers + 1, sizeof *s->backward);
     s->goes = calloc(s->num_values + 1, sizeof *s->goes);
+    s->reader = calloc(s->num_values + 1, sizeof *s->reader);
     s->away = calloc(s->num_values + 1, sizeof *s->away);
     s->comes = calloc((size_t)s->num_old + 1, sizeof *s->comes);
     s->next = calloc(s->num_values + 1, sizeof *s->next);
-    return s->maker && s->backward && s->goes && s->away && s->comes && s->next;
+    return s->maker && s->backward && s->goes && s->reader && s->away && s->comes && s->next;
 }
 
 tr_status tri_place_activations(tri_graph *graph, tri_where where, tr_error *err)
@@ -176,6 +181,7 @@ tr_status tri_place_activations(tri_graph *graph, tri_where where, tr_error *err
     free(s.maker);
     free(s.backward);
     free(s.goes);
+    free(s.reader);
     free(s.away);
     free(s.comes);
     free(s.next);
