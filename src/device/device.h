@@ -71,6 +71,13 @@ typedef struct tri_device_queue {
      * 8; to is memory of alloc_host. NULL: the host sums what it downloads. */
     tr_status (*sum)(tri_device *device, const void *from, size_t bytes,
                      uint64_t to[TRI_DEVICE_SUM_PARTS], tr_error *err);
+    /* Both are enqueued, and may be recorded, for steps that run twice. clear: zeros. add_sum: adds
+     * tri_sum_words (base/checksum.h) of the bytes, the last word filled up with zeros and the
+     * first one numbered `first`, to a word of the device's memory; they begin anywhere. NULL: what
+     * kernels make cannot be compared from instruction to instruction. */
+    tr_status (*clear)(tri_device *device, void *memory, size_t bytes, tr_error *err);
+    tr_status (*add_sum)(tri_device *device, const void *from, size_t bytes, uint64_t first,
+                         uint64_t *to, tr_error *err);
     /* Waits for all that was enqueued; an error in any of it is reported here. */
     tr_status (*finish)(tri_device *device, tr_error *err);
     /* What is enqueued between the first two is noted down instead of run; replay enqueues it. */
@@ -127,9 +134,8 @@ typedef struct tri_device_def {
     double (*product_seconds)(tri_device *device, tri_dtype dtype, int64_t m, int64_t n, int64_t k);
     double (*peak_bytes)(tri_device *device);
     /* tri_sum_bytes (base/checksum.h) on the device's threads, for a device whose kernels work in
-     * the host's memory. NULL: what its kernels make cannot be compared from instruction to
-     * instruction.
-     */
+     * the host's memory; clear and add_sum of a queue are for others. NULL: what its kernels make
+     * cannot be compared from instruction to instruction. */
     uint64_t (*sum)(const tri_device *device, const void *data, size_t bytes);
     /* Optional: writes what was measured for the calls so far to device->tuning. */
     tr_status (*keep)(tri_device *device, tr_error *err);

@@ -126,6 +126,7 @@ void tri_executor_fini(tri_executor *executor)
 {
     if (executor->parts)
         tri_executor_forget_parts(executor);
+    tri_executor_twice_fini(executor);
     free(executor->parts);
     free(executor->lanes);
     free(executor->carries);
@@ -324,7 +325,7 @@ static tr_status run_turn(tri_executor *executor, const tri_turn *s, call_times 
         tri_executor_point(executor, call, i);
         tri_executor_publish(executor, i);
         if (executor->sums)
-            tri_executor_sum_begin(executor, c, i);
+            TRI_TRY(tri_executor_sum_begin(executor, c, i, err));
         int64_t start = times->timed ? (int64_t)tri_now_ns() : 0;
         bool flies = !ready->plan.kernel && tri_executor_flies(executor, c, i);
         if (ready->plan.kernel)
@@ -332,7 +333,7 @@ static tr_status run_turn(tri_executor *executor, const tri_turn *s, call_times 
         else
             TRI_TRY(run_message(executor, c, i, err));
         if (executor->sums)
-            tri_executor_sum_end(executor, c, i);
+            TRI_TRY(tri_executor_sum_end(executor, c, i, err));
         if (executor->pace)
             tri_executor_pace_instr(executor, instr);
         if (times->timed && !flies) /* a flight is recorded when it has ended */
@@ -413,7 +414,9 @@ tr_status tri_executor_run_calls(tri_executor *executor, uint32_t first, uint32_
     executor->trace = quiet ? NULL : trace;
     executor->one_by_one = true;
     executor->sums = sums;
-    tr_status status = run_calls_of(executor, first, end, err);
+    tr_status status = executor->store->device->def->queue
+                           ? tri_executor_run_twice(executor, first, end, err)
+                           : run_calls_of(executor, first, end, err);
     executor->trace = trace;
     executor->one_by_one = false;
     executor->sums = NULL;

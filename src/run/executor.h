@@ -62,6 +62,8 @@ typedef struct tri_part tri_part;
 /* Messages on lanes of the device. */
 typedef struct tri_lane_use tri_lane_use;
 typedef struct tri_carry_use tri_carry_use;
+/* Recordings of steps that run twice. */
+typedef struct tri_twice tri_twice;
 
 /* Where own time was last counted, and what else had gone by then. */
 typedef struct tri_own_mark {
@@ -84,8 +86,9 @@ typedef struct tri_executor_sums {
     uint64_t *sum; /* room for tri_executor_num_sums */
     size_t num;
     const bool *left_out; /* [num_instrs]: these have none; NULL: all have one */
-    /* For tests: may change what the instruction has made, before it is summed. NULL: nothing does.
-     */
+    /* For tests: may change what the instruction has made, before it is summed. On a device with a
+     * queue it is called when the sum is enqueued, also while that is recorded, and may enqueue
+     * what changes it. NULL: nothing does. */
     void (*made)(void *context, uint32_t call, uint32_t instr, const tri_kernel_args *args);
     void *context;
 } tri_executor_sums;
@@ -125,6 +128,7 @@ typedef struct tri_executor {
     void *host_memory;              /* copies of operands, for instructions that run on the host */
     tri_lane_use *lanes;            /* NULL: no message was enqueued yet */
     tri_carry_use *carries;         /* the same of fetch and stash */
+    tri_twice *twice;               /* NULL: no step ran twice yet */
     /* Elements of each member of the message at hand, as sent and as received: room for the
      * largest group whose blocks differ. */
     uint64_t *send_counts, *recv_counts;
@@ -142,10 +146,11 @@ void tri_executor_fini(tri_executor *executor);
  * instruction where it can. */
 tr_status tri_executor_run(tri_executor *executor, tr_error *err);
 
-/* The calls from the first up to the end, of a program on a device that works in the host's memory;
- * sums NULL: nothing is summed. Messages are waited for where they stand, which finishes, too
- * (program/match.c): so what a call makes is there when it ends, and calls may run again.
- * quiet: nothing is traced. */
+/* The calls from the first up to the end; sums NULL: nothing is summed. Messages are waited for
+ * where they stand, which finishes, too (program/match.c): so what a call makes is there when it
+ * ends, and calls may run again. quiet: nothing is traced.
+ * On a device with a queue: those from 0 on with sums, then those up to the last without, always
+ * the same. Results lie in the device's memory, store->sums has room, and nothing is traced. */
 tr_status tri_executor_run_calls(tri_executor *executor, uint32_t first, uint32_t end, bool quiet,
                                  tri_executor_sums *sums, tr_error *err);
 /* The instructions of the first so many calls that have a sum, in the order of their sums. It

@@ -97,9 +97,11 @@ tr_status tri_executor_start(tri_executor *executor, uint32_t instr, const tri_e
 /* After a failure: ends what is under way. */
 void tri_executor_abandon(tri_executor *executor);
 
-/* executor_sums.c: around each instruction that is summed */
-void tri_executor_sum_begin(const tri_executor *executor, uint32_t call, uint32_t instr);
-void tri_executor_sum_end(tri_executor *executor, uint32_t call, uint32_t instr);
+/* executor_sums.c: around each instruction that is summed; on a device with a queue, enqueued */
+tr_status tri_executor_sum_begin(const tri_executor *executor, uint32_t call, uint32_t instr,
+                                 tr_error *err);
+tr_status tri_executor_sum_end(tri_executor *executor, uint32_t call, uint32_t instr,
+                               tr_error *err);
 
 /* executor_carry.c: fetch and stash, by the lanes of the store's carrier */
 /* Starts it where it has a flight, and waits for it where it stands otherwise. */
@@ -120,10 +122,29 @@ tr_status tri_executor_carry_meet_all(tri_executor *executor, tr_error *err);
 tr_status tri_executor_stage(tri_executor *executor, const tri_call *call, uint32_t instr,
                              tr_error *err);
 
+/* executor_alone.c: what the host does beside a device with a queue */
+/* Bytes of operands on the device, at most: those of a host instruction lie on the host. */
+size_t tri_executor_host_bytes(const tri_executor *executor);
+/* Whether an instruction is a part of its own: the host computes it or carries it, or the exchange
+ * cannot be recorded. */
+bool tri_executor_stands_alone(const tri_executor *executor, uint32_t instr);
+/* Such a one, now; of a message on a lane, what follows waits for it. */
+tr_status tri_executor_run_alone(tri_executor *executor, uint32_t call, uint32_t instr,
+                                 tr_error *err);
+
 /* executor_queue.c */
 tr_status tri_executor_run_queue(tri_executor *executor, tr_error *err);
-size_t tri_executor_host_bytes(const tri_executor *executor);
+/* Enqueues one instruction, or a run of them that the kernel takes together; done: how many. */
+tr_status tri_executor_enqueue(tri_executor *executor, uint32_t call, uint32_t first, uint32_t end,
+                               uint32_t *done, tr_error *err);
+/* Inputs go and outputs come as whole spaces. */
+tr_status tri_executor_copy_spaces(tri_executor *executor, bool inputs, tr_error *err);
 void tri_executor_forget_parts(tri_executor *executor);
+
+/* executor_twice.c: calls of a step that runs twice, on a device with a queue */
+tr_status tri_executor_run_twice(tri_executor *executor, uint32_t first, uint32_t end,
+                                 tr_error *err);
+void tri_executor_twice_fini(tri_executor *executor);
 
 /* executor_lanes.c: messages that the device sends by itself. */
 bool tri_executor_has_lanes(const tri_executor *executor);

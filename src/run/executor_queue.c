@@ -13,133 +13,17 @@
 #include "program/messages.h"
 #include "run/executor_parts.h"
 
-enum { MOST_AT_ONCE = 4096, ALIGN = 64 };
+enum { MOST_AT_ONCE = 4096 };
 
 static const tri_device_queue *queue_of(const tri_executor *executor)
 {
     return executor->store->device->def->queue;
 }
 
-/* Whether a fetch or stash has an end in a file: the host carries it. */
-static bool is_of_file(const tri_executor *executor, uint32_t instr)
-{
-    const tri_message *message = tri_executor_message(executor, instr);
-    return tri_message_carry_lane(executor->program, message) == TRI_CARRY_FILE;
-}
-
-/* Whether an instruction is a part of its own: the host computes it or carries it, or the exchange
- * cannot be recorded. */
-static bool stands_alone(const tri_executor *executor, uint32_t instr)
-{
-    const tri_call_plan *plan = &executor->ready[instr].plan;
-    if (!plan->kernel && tri_message_carries(tri_executor_message(executor, instr)))
-        return is_of_file(executor, instr);
-    if (!plan->kernel)
-        return !tri_executor_has_lanes(executor) || !executor->exchange->lanes->records;
-    return plan->on_host;
-}
-
-/* ---- instructions that run on the host ---- */
-
-static size_t align_up(size_t bytes)
-{
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-static size_t tensor_bytes(const tri_tensor *tensor)
-{
-    return align_up(tri_dtype_size(tensor->dtype, tensor->count));
-}
-
-/* Of operands on the device: those of a host instruction lie on the host. */
-size_t tri_executor_host_bytes(const tri_executor *executor)
-{
-    size_t most = 0;
-    for (size_t i = 0; i < executor->program->num_instrs; i++) {
-        const tri_ready *ready = &executor->ready[i];
-        size_t bytes = 0;
-        if (!ready->plan.on_host || executor->program->instrs[i].where == TRI_WHERE_HOST)
-            continue;
-        for (int j = 0; j < ready->args.num_in; j++)
-            bytes += tensor_bytes(&ready->args.in[j]);
-        for (int k = 0; k < ready->args.num_out; k++)
-            bytes += tensor_bytes(&ready->args.out[k]);
-        bytes = align_up(bytes) + ALIGN;
-        most = bytes > most ? bytes : most;
-    }
-    return most;
-}
-
-static tr_status fetch(const tri_executor *executor, tri_tensor *tensor, char **room, tr_error *err)
-{
-    if (!tensor->count)
-        return TR_OK;
-    tri_device *device = executor->store->device;
-    TRI_TRY(queue_of(executor)->download(device, *room, tensor->data,
-                                         tri_dtype_size(tensor->dtype, tensor->count), err));
-    tensor->data = *room;
-    *room += tensor_bytes(tensor);
-    return TR_OK;
-}
-
-static tr_status run_on_host(tri_executor *executor, uint32_t instr, tr_error *err)
-{
-    const tri_ready *ready = &executor->ready[instr];
-    tri_device *device = executor->store->device;
-    tri_kernel_args args = ready->args;
-    if (executor->program->instrs[instr].where == TRI_WHERE_HOST) {
-        TRI_TRY(tri_executor_finish(executor, err));
-        tri_device_call(&ready->plan, &args);
-        return TR_OK;
-    }
-    char *room = (char *)align_up((size_t)executor->host_memory);
-    for (int j = 0; j < args.num_in; j++)
-        TRI_TRY(fetch(executor, &args.in[j], &room, err));
-    for (int k = 0; k < args.num_out; k++)
-        TRI_TRY(fetch(executor, &args.out[k], &room, err));
-    TRI_TRY(tri_executor_finish(executor, err));
-    tri_device_call(&ready->plan, &args);
-    for (int k = 0; k < args.num_out; k++)
-        TRI_TRY(queue_of(executor)->upload(device, ready->args.out[k].data, args.out[k].data,
-                                           tri_dtype_size(args.out[k].dtype, args.out[k].count),
-                                           err));
-    return queue_of(executor)->finish(device, err);
-}
-
-/* ---- messages ---- */
-
-/* From or to a file, once the device has done what came before; or on a lane, waited for. */
-static tr_status carry_alone(tri_executor *executor, uint32_t c, uint32_t instr, tr_error *err)
-{
-    if (is_of_file(executor, instr)) {
-        TRI_TRY(tri_executor_finish(executor, err));
-        return tri_executor_carry(executor, c, instr, err);
-    }
-    TRI_TRY(tri_executor_carry_send(executor, c, instr, err));
-    return tri_executor_lane_meet_all(executor, err);
-}
-
-/* One that stands alone; of a message on a lane, what follows waits for it. */
-static tr_status run_alone(tri_executor *executor, uint32_t c, uint32_t instr, tr_error *err)
-{
-    const tri_call *call = &executor->program->calls[c];
-    tri_executor_point(executor, call, instr);
-    tri_executor_publish(executor, instr);
-    if (executor->ready[instr].plan.kernel)
-        return run_on_host(executor, instr, err);
-    if (tri_message_carries(tri_executor_message(executor, instr)))
-        return carry_alone(executor, c, instr, err);
-    if (!tri_executor_has_lanes(executor))
-        return tri_executor_stage(executor, call, instr, err);
-    TRI_TRY(tri_executor_lane_send(executor, c, instr, err));
-    return tri_executor_lane_meet_all(executor, err);
-}
-
 /* ---- enqueueing ---- */
 
-/* One instruction, or a run of them that the kernel takes together; done: how many. */
-static tr_status enqueue(tri_executor *executor, uint32_t c, uint32_t first, uint32_t end,
-                         uint32_t *done, tr_error *err)
+tr_status tri_executor_enqueue(tri_executor *executor, uint32_t c, uint32_t first, uint32_t end,
+                               uint32_t *done, tr_error *err)
 {
     const tri_kernel_args *args[MOST_AT_ONCE];
     uint32_t count = *done = tri_executor_run_length(executor, first, end, MOST_AT_ONCE);
@@ -239,7 +123,7 @@ static tr_status record_turn(tri_executor *executor, const tri_turn *turn, recor
             continue;
         }
         TRI_TRY(record_landings(executor, c, i, r, err));
-        if (stands_alone(executor, i)) {
+        if (tri_executor_stands_alone(executor, i)) {
             TRI_TRY(close_recording(executor, r, err));
             TRI_TRY(add_part(executor, (tri_part){.call = c, .instr = i}, err));
             i++;
@@ -250,7 +134,7 @@ static tr_status record_turn(tri_executor *executor, const tri_turn *turn, recor
             begin_recording(r, c, i);
         }
         uint32_t count;
-        TRI_TRY(enqueue(executor, c, i, turn->end, &count, err));
+        TRI_TRY(tri_executor_enqueue(executor, c, i, turn->end, &count, err));
         i += count;
     }
     return TR_OK;
@@ -301,7 +185,7 @@ static tr_status replay_all(tri_executor *executor, tr_error *err)
         else if (part->recording)
             TRI_TRY(queue_of(executor)->replay(executor->store->device, part->recording, err));
         else
-            TRI_TRY(run_alone(executor, part->call, part->instr, err));
+            TRI_TRY(tri_executor_run_alone(executor, part->call, part->instr, err));
     }
     return TR_OK;
 }
@@ -323,10 +207,10 @@ static tr_status run_turn_once(tri_executor *executor, const tri_turn *turn, tr_
         if (!tri_instr_leads(program, i) || !tri_call_runs(call, &program->instrs[i]))
             continue;
         TRI_TRY(tri_executor_land(executor, turn->call, i, err));
-        if (stands_alone(executor, i))
-            TRI_TRY(run_alone(executor, turn->call, i, err));
+        if (tri_executor_stands_alone(executor, i))
+            TRI_TRY(tri_executor_run_alone(executor, turn->call, i, err));
         else
-            TRI_TRY(enqueue(executor, turn->call, i, turn->end, &count, err));
+            TRI_TRY(tri_executor_enqueue(executor, turn->call, i, turn->end, &count, err));
         if (executor->ready[i].plan.kernel)
             continue;
         TRI_TRY(tri_executor_lane_meet_all(executor, err));
@@ -369,10 +253,10 @@ static tr_status run_turn_timed(tri_executor *executor, const tri_turn *turn, ti
             continue;
         TRI_TRY(tri_executor_land(executor, turn->call, i, err));
         TRI_TRY(queue_of(executor)->mark(executor->store->device, times->num, err));
-        if (!executor->ready[i].plan.kernel || stands_alone(executor, i))
-            TRI_TRY(run_alone(executor, turn->call, i, err));
+        if (!executor->ready[i].plan.kernel || tri_executor_stands_alone(executor, i))
+            TRI_TRY(tri_executor_run_alone(executor, turn->call, i, err));
         else
-            TRI_TRY(enqueue(executor, turn->call, i, turn->end, &count, err));
+            TRI_TRY(tri_executor_enqueue(executor, turn->call, i, turn->end, &count, err));
         times->list[times->num++] = (timed){turn->call, i, count};
     }
     return TR_OK;
@@ -430,8 +314,7 @@ static tr_status run_timed(tri_executor *executor, tr_error *err)
 
 /* ---- a run ---- */
 
-/* Inputs go and outputs come as whole spaces. */
-static tr_status copy_spaces(tri_executor *executor, bool inputs, tr_error *err)
+tr_status tri_executor_copy_spaces(tri_executor *executor, bool inputs, tr_error *err)
 {
     const tri_program *program = executor->program;
     tri_device *device = executor->store->device;
@@ -462,7 +345,7 @@ static tr_status run_queue(tri_executor *executor, tr_error *err)
     executor->num_started = executor->num_landed = executor->num_reached = 0;
     TRI_TRY(tri_executor_carry_begin(executor, err));
     TRI_TRY(tri_executor_lane_begin(executor, &first, err));
-    TRI_TRY(copy_spaces(executor, true, err));
+    TRI_TRY(tri_executor_copy_spaces(executor, true, err));
     if (meanwhile)
         TRI_TRY(queue_of(executor)->mark(device, 0, err));
     if (timed) {
@@ -475,7 +358,7 @@ static tr_status run_queue(tri_executor *executor, tr_error *err)
         TRI_TRY(replay_all(executor, err));
     }
     TRI_TRY(tri_executor_land(executor, (uint32_t)executor->program->num_calls, 0, err));
-    TRI_TRY(copy_spaces(executor, false, err));
+    TRI_TRY(tri_executor_copy_spaces(executor, false, err));
     if (meanwhile) {
         TRI_TRY(queue_of(executor)->reach(device, 0, err));
         executor->meanwhile(executor->meanwhile_context);

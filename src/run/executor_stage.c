@@ -1,5 +1,7 @@
 /* Messages of a device with a queue that go through the host: downloaded, carried by the
  * communicator, uploaded. */
+#include <string.h>
+
 #include "program/messages.h"
 #include "run/executor_parts.h"
 
@@ -57,6 +59,14 @@ static tr_status download_counts(tri_executor *executor, const tri_call *call,
     return TR_OK;
 }
 
+/* What nobody sends is zeros where results are summed: the room has what other messages left. */
+static void clear_room(const tri_message *message, const char *from, char *to)
+{
+    bool apart = !from || from + message->send.bytes <= to || to + message->recv.bytes <= from;
+    if (to && apart)
+        memset(to, 0, message->recv.bytes);
+}
+
 tr_status tri_executor_stage(tri_executor *executor, const tri_call *call, uint32_t i,
                              tr_error *err)
 {
@@ -69,6 +79,8 @@ tr_status tri_executor_stage(tri_executor *executor, const tri_call *call, uint3
         TRI_TRY(queue_of(executor)->download(device, host_from, from, message->send.bytes, err));
     TRI_TRY(download_counts(executor, call, message, err));
     TRI_TRY(queue_of(executor)->finish(device, err));
+    if (executor->sums) /* what came before has left the room by now */
+        clear_room(message, host_from, host_to);
     tri_exchange_call exchange = tri_executor_exchange(executor, message, host_from, host_to);
     if (tri_message_varies(message))
         TRI_TRY(tri_executor_count_rows(executor, message, executor->rows,

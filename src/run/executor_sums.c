@@ -1,7 +1,10 @@
-/* Sums of what instructions make, to compare two runs of the same calls bit for bit. */
+/* Sums of what instructions make, to compare two runs of the same calls bit for bit. On a device
+ * with a queue each has a word of the device's memory, to which all that is enqueued here adds. */
 #include <string.h>
 
 #include "run/executor_parts.h"
+
+enum { WORDS_SHIFT = 44 }; /* a result has fewer words than 2^44 */
 
 /* Instructions that run as one: those of a message, or itself. */
 static uint32_t num_together(const tri_program *program, uint32_t i)
@@ -36,7 +39,17 @@ static bool is_read(const tri_executor *executor, uint32_t c, uint32_t i, const 
     return overlap(out->data, bytes_of(out), from, reads->bytes);
 }
 
-void tri_executor_sum_begin(const tri_executor *executor, uint32_t c, uint32_t i)
+static tr_status clear(const tri_executor *executor, const tri_tensor *out, tr_error *err)
+{
+    tri_device *device = executor->store->device;
+    if (device->def->queue && bytes_of(out) > 0)
+        return device->def->queue->clear(device, out->data, bytes_of(out), err);
+    memset(out->data, 0, bytes_of(out));
+    return TR_OK;
+}
+
+tr_status tri_executor_sum_begin(const tri_executor *executor, uint32_t c, uint32_t i,
+                                 tr_error *err)
 {
     const tri_program *program = executor->program;
     uint32_t end = i + num_together(program, i);
@@ -48,15 +61,31 @@ void tri_executor_sum_begin(const tri_executor *executor, uint32_t c, uint32_t i
             const tri_tensor *out = &args->out[k];
             if (out->data && program->instrs[n].write[k] == TRI_WRITE_NEW &&
                 !is_read(executor, c, n, out))
-                memset(out->data, 0, bytes_of(out));
+                TRI_TRY(clear(executor, out, err));
         }
     }
+    return TR_OK;
 }
 
-void tri_executor_sum_end(tri_executor *executor, uint32_t c, uint32_t i)
+/* Adds a result to the sum of the instruction at hand; place: its number among those. */
+static tr_status add(const tri_executor *executor, const tri_tensor *out, uint64_t place,
+                     uint64_t *sum, tr_error *err)
+{
+    tri_device *device = executor->store->device;
+    const tri_executor_sums *sums = executor->sums;
+    if (!device->def->queue) {
+        *sum = (*sum << 7 | *sum >> 57) + device->def->sum(device, out->data, bytes_of(out));
+        return TR_OK;
+    }
+    uint64_t *words = executor->store->sums.memory;
+    return device->def->queue->add_sum(device, out->data, bytes_of(out), place << WORDS_SHIFT,
+                                       words + sums->num, err);
+}
+
+tr_status tri_executor_sum_end(tri_executor *executor, uint32_t c, uint32_t i, tr_error *err)
 {
     tri_executor_sums *sums = executor->sums;
-    const tri_device *device = executor->store->device;
+    bool summed = !sums->left_out || !sums->left_out[i];
     uint32_t end = i + num_together(executor->program, i);
     uint64_t sum = 0, place = 0;
     for (uint32_t n = i; n < end; n++) {
@@ -65,12 +94,13 @@ void tri_executor_sum_end(tri_executor *executor, uint32_t c, uint32_t i)
             sums->made(sums->context, c, n, args);
         for (int k = 0; k < args->num_out; k++, place++) {
             const tri_tensor *out = &args->out[k];
-            if (out->data) /* none in a file */
-                sum = (sum << 7 | sum >> 57) + device->def->sum(device, out->data, bytes_of(out));
+            if (out->data && summed) /* none in a file */
+                TRI_TRY(add(executor, out, place, &sum, err));
         }
     }
-    if (!sums->left_out || !sums->left_out[i])
+    if (summed)
         sums->sum[sums->num++] = sum;
+    return TR_OK;
 }
 
 bool tri_executor_next_sum(const tri_program *program, uint32_t num_calls, tri_summed *at)

@@ -168,8 +168,8 @@ uint64_t tri_store_total(const tri_store *store)
 {
     uint64_t host =
         tri_device_shares_host(store->device->def) ? tri_store_bytes_at(store, TRI_WHERE_HOST) : 0;
-    return tri_device_round(store->scratch_bytes) + tri_store_bytes_at(store, TRI_WHERE_DEVICE) +
-           host;
+    return tri_device_round(store->scratch_bytes) + tri_device_round(store->sums.bytes) +
+           tri_store_bytes_at(store, TRI_WHERE_DEVICE) + host;
 }
 
 /* Gradients are read by the other ranks, so they lie in memory that the transport gives; on a
@@ -307,6 +307,10 @@ static tr_status alloc_all(tri_store *store, tr_error *err)
             return tri_fail(err, TR_ERROR_RUNTIME, "the system refused %s of memory",
                             tri_text_bytes((double)slab->bytes, text));
     }
+    if (store->sums.bytes)
+        store->sums.memory = store->device->def->alloc(store->sums.bytes);
+    if (store->sums.bytes && !store->sums.memory)
+        return tri_fail(err, TR_ERROR_RUNTIME, "no memory for the sums of replayed steps");
     TRI_TRY(alloc_host_copies(store, err));
     TRI_TRY(alloc_elsewhere(store, err));
     TRI_TRY(open_cpu(store, err));
@@ -346,6 +350,9 @@ void tri_store_free(tri_store *store)
             store->device->def->free(store->host[i].memory, store->host[i].bytes);
         store->host[i].memory = NULL;
     }
+    if (store->sums.memory)
+        store->device->def->free(store->sums.memory, store->sums.bytes);
+    store->sums.memory = NULL;
     if (store->host_io.memory)
         store->device->def->queue->free_host(store->host_io.memory);
     if (store->host_grad.memory)

@@ -56,6 +56,7 @@ typedef struct tri_store {
     tri_slab host_io;   /* a copy of the beginning of the shared slab; no memory: not needed */
     tri_slab host_grad; /* a copy of the gradients, when there are other ranks */
     tri_slab host_room; /* for what else travels: twice the largest message */
+    tri_slab sums;      /* of instructions, on the device; set between plan and alloc */
     uint64_t num_runs;  /* of programs so far, on a device with a queue */
 } tri_store;
 

@@ -184,6 +184,8 @@ tr_status tri_session_compile(tri_session *session, const tri_session_config *co
             if (tri_session_has(session, p))
                 programs[num++] = &session->programs[p];
         tri_store_plan(&session->store, &session->device, programs, num);
+        session->store.sums.bytes =
+            tri_replay_device_bytes(session, &session->programs[TRI_PROGRAM_TRAIN]);
         status = tri_session_check_budget(session, err);
     }
     if (status != TR_OK)

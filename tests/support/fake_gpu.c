@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/checksum.h"
 #include "base/rng.h"
 #include "device/cpu/cpu.h"
 #include "fake_gpu_uses.h"
@@ -202,6 +203,11 @@ void fake_gpu_enqueue(void *handle, void (*fn)(void *data), const void *data, si
 {
     stream *s = handle;
     add_call(s->gpu, s->number, fn, data, bytes);
+}
+
+void *fake_gpu_queue(fake_gpu *gpu)
+{
+    return &gpu->streams[QUEUE];
 }
 
 void fake_gpu_uses(void *handle, const void *memory, size_t bytes)
@@ -401,6 +407,49 @@ static tr_status copy_within(tri_device *device, void *to, const void *from, siz
     (void)device;
     (void)err;
     add_call(here, QUEUE, run_copy, &(copy_call){to, from, bytes}, sizeof(copy_call));
+    return TR_OK;
+}
+
+typedef struct sum_call {
+    const void *from;
+    size_t bytes;
+    uint64_t first, *to;
+} sum_call;
+
+static void run_clear(void *data)
+{
+    const sum_call *c = data;
+    memset(c->to, 0, c->bytes);
+}
+
+static void run_add_sum(void *data)
+{
+    const sum_call *c = data;
+    unsigned char last[8] = {0};
+    size_t words = c->bytes / 8;
+    memcpy(last, (const unsigned char *)c->from + 8 * words, c->bytes % 8);
+    *c->to += tri_sum_words(c->first, c->from, words) +
+              tri_sum_words(c->first + words, last, c->bytes % 8 > 0);
+}
+
+static tr_status clear(tri_device *device, void *memory, size_t bytes, tr_error *err)
+{
+    (void)device;
+    (void)err;
+    if (here->open && meets_message(memory, bytes))
+        fault(here, "memory was cleared that a message under way reads or writes");
+    add_call(here, QUEUE, run_clear, &(sum_call){.to = memory, .bytes = bytes}, sizeof(sum_call));
+    return TR_OK;
+}
+
+static tr_status add_sum(tri_device *device, const void *from, size_t bytes, uint64_t first,
+                         uint64_t *to, tr_error *err)
+{
+    (void)device;
+    (void)err;
+    if (here->open && meets_message(from, bytes))
+        fault(here, "memory was summed that a message under way reads or writes");
+    add_call(here, QUEUE, run_add_sum, &(sum_call){from, bytes, first, to}, sizeof(sum_call));
     return TR_OK;
 }
 
@@ -632,6 +681,8 @@ static const tri_device_queue queue = {.start = start,
                                        .upload = copy,
                                        .download = copy,
                                        .copy = copy_within,
+                                       .clear = clear,
+                                       .add_sum = add_sum,
                                        .finish = finish,
                                        .record = record,
                                        .record_end = record_end,

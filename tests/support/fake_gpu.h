@@ -22,6 +22,9 @@ extern const tri_device_def fake_gpu_def; /* over the state of tri_device_cpu */
  * when it is called, since it may be replayed. */
 void fake_gpu_enqueue(void *handle, void (*fn)(void *data), const void *data, size_t bytes);
 
+/* Its queue, as such a handle. */
+void *fake_gpu_queue(fake_gpu *gpu);
+
 /* The call that was enqueued last reads or writes this: no kernel may touch it before the queue has
  * waited for the call. Looked at while recording. */
 void fake_gpu_uses(void *handle, const void *memory, size_t bytes);

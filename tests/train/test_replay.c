@@ -1,6 +1,8 @@
 /* Replay: a step that runs twice has the bits of one that runs once, and changes none of the
  * training; a bit that a test flips in what an instruction makes is found, and the instruction is
- * named with its rank and micro-batch, whichever rank it was and however it travels on.
+ * named with its rank and micro-batch, whichever rank it was and however it travels on. On fake
+ * GPUs (fake_gpu.h), too, where both ways through a step are recordings of their own, and messages
+ * go through the host or by a stand-in for NCCL.
  *
  * TRIREME_TEST_FULL=1 replays 1,000 steps in each layout. */
 #include "small_models.h"
@@ -14,7 +16,10 @@
 #include "api/api.h"
 #include "base/checksum.h"
 #include "base/fs.h"
+#include "comm/comm_internal.h"
 #include "comm/control/control.h"
+#include "fake_gpu.h"
+#include "fake_nccl.h"
 #include "program/messages.h"
 #include "temp_dir.h"
 #include "train/health/replay.h"
@@ -38,13 +43,19 @@ typedef struct shared {
     int64_t num_compared, num_left_out;
     char kinds[2000]; /* "matmul attention ...": that were flipped and named */
     int num_kinds;
+    size_t parts;       /* recordings of other steps, of rank 0 */
+    uint64_t sum_bytes; /* on the device */
     atomic_int num_wrong;
     char wrong[600];
 } shared;
 
+/* What computes, and what carries messages. */
+typedef enum way { BY_CPU, GPU_BY_HOST, GPU_BY_NCCL } way;
+
 typedef struct job {
     const char *const *words;
     const char *more[4];
+    way way;
     int steps;
     bool flips;  /* one bit in each step, in one of the two passes */
     bool always; /* in both, and in every call of the instruction */
@@ -71,25 +82,52 @@ static void wrong(shared *s, const char *format, ...)
 /* ---- flipping bits ---- */
 
 typedef struct flipper {
-    const tri_session *session;
+    const tri_replay *replay;
+    fake_gpu *gpu; /* NULL: none */
     int rank;
     bool always;
     const target *target; /* of this step; NULL: none */
     int num;              /* flipped in this step */
+    const target *all;    /* of the run */
+    int num_all;
 } flipper;
+
+static void flip_now(flipper *f, bool again, uint32_t call, uint32_t instr, const tri_tensor *out)
+{
+    const target *t = f->target;
+    if (!t || t->rank != f->rank || t->instr != instr || !t->when[again] ||
+        (!f->always && t->call != call))
+        return;
+    size_t each = tri_dtype_bytes(out->dtype);
+    ((unsigned char *)out->data)[(size_t)(out->count / 2) * each] ^= 1;
+    f->num++;
+}
+
+/* On the queue of a GPU: recorded once, and then looked at in each of the two ways. */
+typedef struct queued_flip {
+    flipper *f;
+    uint32_t call, instr;
+    tri_tensor out;
+} queued_flip;
+
+static void run_flip(void *data)
+{
+    const queued_flip *q = data;
+    flip_now(q->f, q->f->replay->again, q->call, q->instr, &q->out);
+}
 
 static void flip(void *context, bool again, uint32_t call, uint32_t instr,
                  const tri_kernel_args *args)
 {
     flipper *f = context;
-    const target *t = f->target;
-    if (!t || t->rank != f->rank || t->instr != instr || !t->when[again] ||
-        (!f->always && t->call != call))
-        return;
-    const tri_tensor *out = &args->out[0];
-    size_t each = tri_dtype_bytes(out->dtype);
-    ((unsigned char *)out->data)[(size_t)(out->count / 2) * each] ^= 1;
-    f->num++;
+    queued_flip q = {f, call, instr, args->out[0]};
+    bool ever = false;
+    for (int i = 0; i < f->num_all; i++)
+        ever |= f->all[i].instr == instr && f->all[i].rank == f->rank;
+    if (f->gpu && ever)
+        fake_gpu_enqueue(fake_gpu_queue(f->gpu), run_flip, &q, sizeof q);
+    else if (!f->gpu)
+        flip_now(f, again, call, instr, &args->out[0]);
 }
 
 /* Numbers that others index memory by are not flipped: that they would be found would not be seen.
@@ -192,16 +230,19 @@ static void count_left_out(const tri_replay *r, shared *s)
         (int64_t)tri_executor_num_sums(program, r->num_calls, NULL) - (int64_t)r->num_sums;
 }
 
-static tr_status train(const job *j, tr_session *session, tri_replay *r, tr_error *err)
+static tr_status train(const job *j, tr_session *session, tri_replay *r, fake_gpu *gpu,
+                       tr_error *err)
 {
     tri_checksum losses, weights;
     target *targets = calloc(MOST_RANKS * MOST_TARGETS, sizeof *targets);
-    flipper f = {.session = &session->session, .rank = r->ranks->rank, .always = j->always};
+    flipper f = {.replay = r, .gpu = gpu, .rank = r->ranks->rank, .always = j->always};
     int num_targets = 0;
     if (j->flips) {
         TRI_TRY(gather_targets(r, targets, &num_targets, err));
         r->made = flip;
         r->context = &f;
+        f.all = targets;
+        f.num_all = num_targets;
     }
     int steps = j->flips ? num_targets : j->steps;
     tri_checksum_init(&losses);
@@ -233,8 +274,64 @@ static tr_status train(const job *j, tr_session *session, tri_replay *r, tr_erro
     j->shared->weights = tri_checksum_end(&weights);
     j->shared->replayed = r->num_replayed;
     j->shared->differs = r->num_differs;
+    j->shared->parts = session->session.executors[TRI_PROGRAM_TRAIN].num_parts;
+    j->shared->sum_bytes = session->session.store.sums.bytes;
     count_left_out(r, j->shared);
     return TR_OK;
+}
+
+/* The program is made for a GPU, and its scratch is part of it. */
+static tr_status compile_for_gpu(tr_settings *settings, int rank, way way, tr_session **out,
+                                 tr_error *err)
+{
+    static const tri_device fake = {.def = &fake_gpu_def};
+    tri_session_config config;
+    TRI_TRY(tri_settings_complete(settings, err));
+    TRI_TRY(tri_session_config_from(settings, &config, err));
+    config.compile.rank = rank;
+    config.by_nccl = way == GPU_BY_NCCL;
+    config.compile.memory = (tri_memory_needs){.scratch = tri_store_scratch, .context = &fake};
+    tri_session_order_messages(&config, &fake_gpu_def);
+    *out = calloc(1, sizeof **out);
+    return tri_session_compile(&(*out)->session, &config, err);
+}
+
+/* Lets the session run on a fake GPU. */
+static tr_status use_gpu(tri_session *session, tr_error *err)
+{
+    const tri_program *programs[TRI_NUM_PROGRAMS];
+    size_t num = 0;
+    for (int p = 0; p < TRI_NUM_PROGRAMS; p++)
+        if (tri_session_has(session, p))
+            programs[num++] = &session->programs[p];
+    session->device.def = &fake_gpu_def;
+    TRI_TRY(tri_replay_check(session, err));
+    tri_store_plan(&session->store, &session->device, programs, num);
+    uint64_t without = tri_store_total(&session->store);
+    session->store.sums.bytes =
+        tri_replay_device_bytes(session, &session->programs[TRI_PROGRAM_TRAIN]);
+    bool replays = session->config.replay.every > 0;
+    assert_int_equal(session->store.sums.bytes > 0, replays);
+    assert_int_equal(tri_store_total(&session->store) > without, replays);
+    return TR_OK;
+}
+
+static tr_status compile(const job *j, tr_settings *settings, int rank, tr_session **session,
+                         tr_error *err)
+{
+    if (j->way == BY_CPU)
+        return tri_api_compile(settings, rank, session, err);
+    TRI_TRY(compile_for_gpu(settings, rank, j->way, session, err));
+    return use_gpu(&(*session)->session, err);
+}
+
+static tr_status join(const job *j, tri_ranks *ranks, tr_comm *comm, tri_session *session,
+                      tr_error *err)
+{
+    TRI_TRY(tri_ranks_use(ranks, comm, session, err));
+    return j->way == GPU_BY_NCCL
+               ? tri_ranks_use_nccl(ranks, &comm->boot, &fake_nccl_api, session, err)
+               : TR_OK;
 }
 
 static tr_status rank_main(tr_comm *comm, void *context, tr_error *err)
@@ -246,21 +343,30 @@ static tr_status rank_main(tr_comm *comm, void *context, tr_error *err)
     tri_ranks ranks = {.size = 1};
     tri_replay replay = {0};
     tr_status status = TR_OK;
+    fake_gpu *gpu = j->way == BY_CPU ? NULL : fake_gpu_create();
+    if (gpu && !j->flips)
+        fake_gpu_slow(gpu, (uint64_t)rank + 1);
     for (int i = 0; i < 4 && j->more[i] && status == TR_OK; i++)
         status = tr_settings_set(settings, j->more[i], err);
     if (status == TR_OK)
-        status = tri_api_compile(settings, rank, &session, err);
+        status = compile(j, settings, rank, &session, err);
     if (status == TR_OK && comm)
-        status = tri_ranks_use(&ranks, comm, &session->session, err);
+        status = join(j, &ranks, comm, &session->session, err);
     if (status == TR_OK)
-        status = tri_api_start(session, err);
+        status = gpu ? tri_session_start(&session->session, err) : tri_api_start(session, err);
     if (status == TR_OK)
         status = tri_replay_open(&replay, &session->session, &ranks, err);
     if (status == TR_OK)
-        status = train(j, session, &replay, err);
+        status = train(j, session, &replay, gpu, err);
+    if (gpu && fake_gpu_fault(gpu))
+        wrong(j->shared, "%s", fake_gpu_fault(gpu));
+    if (status != TR_OK && ranks.nccl) /* what is on the lanes would wait for ever */
+        tri_nccl_abort(ranks.nccl);
     tri_replay_close(&replay);
     tr_session_destroy(session);
     tri_ranks_leave(&ranks);
+    if (gpu)
+        fake_gpu_destroy(gpu);
     tr_settings_destroy(settings);
     return status;
 }
@@ -330,15 +436,23 @@ static bool in_full(void)
 
 /* ---- nothing happens ---- */
 
-static void check_undisturbed(const layout *l, const char *kind, enum how how, int steps,
-                              const shared *without)
+static void check_undisturbed(const job *alike, const layout *l, const char *kind, int every,
+                              enum how how, const shared *without)
 {
+    char word[40];
     shared *s = share();
-    job j = {.words = l->words, .more = {"run.replay_every=1", kind}, .steps = steps, .shared = s};
+    job j = *alike;
+    snprintf(word, sizeof word, "run.replay_every=%d", every);
+    j.more[0] = word;
+    j.more[1] = kind;
+    j.shared = s;
     run(&j, l->ranks, how);
-    if (s->differs != 0 || s->replayed != steps)
+    if (s->differs != 0 || s->replayed != j.steps / every)
         fail_msg("%s, %s: %d of %d steps differ", l->words[0], kind, (int)s->differs,
                  (int)s->replayed);
+    if (every > 1 && s->parts != without->parts)
+        fail_msg("%s, %s: %zu recordings of other steps, not %zu", l->words[0], kind, s->parts,
+                 without->parts);
     if (s->losses != without->losses || s->weights != without->weights)
         fail_msg("%s, %s: replay has changed the training", l->words[0], kind);
     munmap(s, sizeof *s);
@@ -351,9 +465,9 @@ static void check_all_undisturbed(enum how how, int steps)
         shared *without = share();
         job j = {.words = l->words, .steps = steps, .shared = without};
         run(&j, l->ranks, how);
-        check_undisturbed(l, "run.replay=same", how, steps, without);
+        check_undisturbed(&j, l, "run.replay=same", 1, how, without);
         if (l->others > 1)
-            check_undisturbed(l, "run.replay=exchange", how, steps, without);
+            check_undisturbed(&j, l, "run.replay=exchange", 1, how, without);
         munmap(without, sizeof *without);
     }
 }
@@ -373,11 +487,12 @@ static void test_undisturbed(void **state)
 
 /* ---- bits flip ---- */
 
-static void check_flips(const layout *l, const char *kind, bool always, enum how how, char *kinds,
-                        size_t size)
+static void check_flips_of(const layout *l, way way, const char *kind, bool always, enum how how,
+                           char *kinds, size_t size)
 {
     shared *s = share();
     job j = {.words = l->words,
+             .way = way,
              .more = {"run.replay_every=1", kind, "train.max_skipped=1000"},
              .flips = true,
              .always = always,
@@ -392,6 +507,12 @@ static void check_flips(const layout *l, const char *kind, bool always, enum how
     if (kinds)
         snprintf(kinds + strlen(kinds), size - strlen(kinds), "%s", s->kinds);
     munmap(s, sizeof *s);
+}
+
+static void check_flips(const layout *l, const char *kind, bool always, enum how how, char *kinds,
+                        size_t size)
+{
+    check_flips_of(l, BY_CPU, kind, always, how, kinds, size);
 }
 
 /* In one of the two passes: named with rank, micro-batch and instruction. */
@@ -429,6 +550,100 @@ static void test_flips_that_stay(void **state)
     for (int i = 0; i < NUM_LAYOUTS; i++)
         if (layouts[i].others > 1)
             check_flips(&layouts[i], "run.replay=exchange", true, THREADS, NULL, 0);
+}
+
+/* ---- on GPUs ---- */
+
+/* The fake GPU has kernels for most; what is left runs on the host, between recordings. Sums by
+ * NCCL are of f32 here. */
+static const layout gpu_layouts[] = {
+    {1, 1, {"layout.microbatches=1", SMALL, "run.threads=1"}},
+    {1, 1, {"layout.microbatches=3", SMALL, "run.threads=1", "precision.kind=bf16"}},
+    {1, 1, {"layout.microbatches=2", SMALL, "run.threads=1", "layout.offload=moments=host"}},
+    {2, 2, {"layout.dp=2", SMALL, "layout.microbatches=2", "run.threads=1"}},
+    {4,
+     2,
+     {"layout.zero=3", SMALL, "layout.dp=2", "layout.tp=2", "layout.microbatches=2",
+      "layout.sp=true", "run.threads=1"}},
+    {3,
+     3,
+     {"layout.zero=2", SMALL, "layout.dp=3", "layout.recompute=full", "layout.microbatches=2",
+      "run.threads=1"}},
+    {4,
+     2,
+     {"layout.pp=2", SMALL, "layout.dp=2", "layout.microbatches=3", "layout.zero=1",
+      "layout.schedule=zb-h1", "run.threads=1"}},
+    {2,
+     1,
+     {"layout.pp=2", SMALL, "layout.schedule=dualpipev", "layout.pairs=true",
+      "layout.microbatches=4", "run.threads=1"}},
+    {4, 2, {"layout.dp=4", SMALL, EXPERTS, "layout.zero=2", "run.threads=1"}},
+};
+enum { NUM_GPU_LAYOUTS = sizeof gpu_layouts / sizeof *gpu_layouts };
+
+static bool goes_by_nccl(const layout *l)
+{
+    return l->ranks > 1;
+}
+
+/* Steps that are replayed and others, each recorded for itself, from the first step on or later. */
+static void test_undisturbed_gpus(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NUM_GPU_LAYOUTS; i++)
+        for (way way = GPU_BY_HOST; way <= (goes_by_nccl(&gpu_layouts[i]) ? GPU_BY_NCCL : 1);
+             way++) {
+            const layout *l = &gpu_layouts[i];
+            shared *without = share();
+            job j = {.words = l->words, .way = way, .steps = 6, .shared = without};
+            run(&j, l->ranks, THREADS);
+            for (int every = 1; every <= 3; every += in_full() ? 1 : 2)
+                check_undisturbed(&j, l, "run.replay=same", every, THREADS, without);
+            if (l->others > 1)
+                check_undisturbed(&j, l, "run.replay=exchange", 2, THREADS, without);
+            munmap(without, sizeof *without);
+        }
+}
+
+/* Each layout one way, in the long test both. */
+static void test_flips_on_gpus(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NUM_GPU_LAYOUTS; i++)
+        for (way way = GPU_BY_HOST; way <= (goes_by_nccl(&gpu_layouts[i]) ? GPU_BY_NCCL : 1);
+             way++) {
+            const layout *l = &gpu_layouts[i];
+            if (!in_full() && goes_by_nccl(l) && (i % 2 == 1) != (way == GPU_BY_NCCL))
+                continue;
+            check_flips_of(l, way, "run.replay=same", false, THREADS, NULL, 0);
+            if (l->others > 1)
+                check_flips_of(l, way, "run.replay=exchange", true, THREADS, NULL, 0);
+        }
+}
+
+static void expect_refused_on_gpu(const char *const *words, const char *what)
+{
+    tr_error err = {0};
+    tr_session *session = NULL;
+    tr_settings *settings = settings_of(TINY, words);
+    assert_int_equal(compile_for_gpu(settings, 0, GPU_BY_HOST, &session, &err), TR_OK);
+    session->session.device.def = &fake_gpu_def;
+    assert_int_equal(tri_replay_check(&session->session, &err), TR_ERROR_INPUT);
+    if (!strstr(err.message, what))
+        fail_msg("\"%s\" does not say \"%s\"", err.message, what);
+    tr_session_destroy(session);
+    tr_settings_destroy(settings);
+}
+
+static void test_refusals_on_gpus(void **state)
+{
+    (void)state;
+    expect_refused_on_gpu(
+        SET(SMALL, "run.replay_every=5", "layout.offload=activations=host"),
+        "leaves its result outside of the GPU's memory, where it cannot be compared; take "
+        "activations out of layout.offload");
+    expect_refused_on_gpu(SET(SMALL, "run.replay_every=5", "run.deterministic=false"),
+                          "run.deterministic=false lets a GPU add in any order");
 }
 
 /* ---- a run ---- */
@@ -579,7 +794,7 @@ static void test_refusals(void **state)
     session->session.device.def = &gpu;
     assert_int_equal(tri_replay_check(&session->session, &err), TR_ERROR_INPUT);
     assert_non_null(
-        strstr(err.message, "run.replay_every is 5, but steps of a GPU cannot be replayed"));
+        strstr(err.message, "run.replay_every is 5, but run.device=cpu cannot sum what its"));
     session->session.device.def = def;
     tr_session_destroy(session);
     tr_settings_destroy(settings);
@@ -594,6 +809,9 @@ int main(void)
         cmocka_unit_test(test_undisturbed),
         cmocka_unit_test(test_flips_that_come_and_go),
         cmocka_unit_test(test_flips_that_stay),
+        cmocka_unit_test(test_undisturbed_gpus),
+        cmocka_unit_test(test_flips_on_gpus),
+        cmocka_unit_test(test_refusals_on_gpus),
         cmocka_unit_test(test_run_warns),
         cmocka_unit_test(test_run_stops),
         cmocka_unit_test(test_refusals),

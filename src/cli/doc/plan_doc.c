@@ -65,8 +65,8 @@ static void put_memory(json_t *doc, const tri_session *s)
     const tri_store *store = &s->store;
     tri_memory_overhead overhead = tri_memory_overhead_of(s);
     uint64_t host = sum_of(store->host);
-    uint64_t exact =
-        store->scratch_bytes + sum_of(store->slabs) + (s->device.def->queue ? 0 : host);
+    uint64_t exact = store->scratch_bytes + store->sums.bytes + sum_of(store->slabs) +
+                     (s->device.def->queue ? 0 : host);
     json_t *memory = tri_doc_object(doc, "memory");
     put_bytes(memory, "param_bytes", store->slabs[TRI_SLAB_PARAM].bytes);
     put_bytes(memory, "copy_bytes", store->slabs[TRI_SLAB_COPY].bytes);
@@ -77,6 +77,8 @@ static void put_memory(json_t *doc, const tri_session *s)
     put_bytes(memory, "host_bytes", host);
     put_bytes(memory, "file_bytes", sum_of(store->file));
     put_bytes(memory, "scratch_bytes", store->scratch_bytes);
+    if (store->sums.bytes)
+        put_bytes(memory, "sums_bytes", store->sums.bytes);
     put_bytes(memory, "rounding_bytes", tri_store_total(store) - exact);
     put_bytes(memory, "plan_bytes", tri_store_total(store));
     put_bytes(memory, "heap_bytes", overhead.heap);

@@ -133,7 +133,7 @@ static void print_elsewhere(const tri_store *store)
 void tri_plan_print_memory(const tri_session *session)
 {
     const tri_store *store = &session->store;
-    uint64_t exact = store->scratch_bytes;
+    uint64_t exact = store->scratch_bytes + store->sums.bytes;
     for (int i = 0; i < TRI_NUM_SLABS; i++)
         exact += store->slabs[i].bytes + (session->device.def->queue ? 0 : store->host[i].bytes);
     print_row("param", "parameters", store->slabs[TRI_SLAB_PARAM].bytes);
@@ -148,6 +148,8 @@ void tri_plan_print_memory(const tri_session *session)
     print_shared(session);
     print_elsewhere(store);
     print_row("scratch", "of the device's kernels", store->scratch_bytes);
+    if (store->sums.bytes)
+        print_row("sums", "of replayed steps", store->sums.bytes);
     print_row("rounding", "to whole pages", tri_store_total(store) - exact);
     print_row("plan", "total", tri_store_total(store));
     tri_memory_overhead overhead = tri_memory_overhead_of(session);

@@ -204,6 +204,20 @@ static tr_status sum(tri_device *device, const void *from, size_t bytes,
     return TR_OK;
 }
 
+static tr_status clear(tri_device *device, void *memory, size_t bytes, tr_error *err)
+{
+    TRY("clearing memory", (cudaError_t)tri_cuda_clear(memory, bytes, stream_of(device)));
+    return TR_OK;
+}
+
+static tr_status add_sum(tri_device *device, const void *from, size_t bytes, uint64_t first,
+                         uint64_t *to, tr_error *err)
+{
+    TRY("summing on the device",
+        (cudaError_t)tri_cuda_add_sum(from, bytes, first, to, stream_of(device)));
+    return TR_OK;
+}
+
 static tr_status copy_within(tri_device *device, void *to, const void *from, size_t bytes,
                              tr_error *err)
 {
@@ -412,6 +426,8 @@ static const tri_device_queue queue = {
     .download = download,
     .copy = copy_within,
     .sum = sum,
+    .clear = clear,
+    .add_sum = add_sum,
     .finish = finish,
     .record = record,
     .record_end = record_end,

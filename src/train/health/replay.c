@@ -71,6 +71,57 @@ static tr_status check_program(const tri_program *program, tr_error *err)
     return TR_OK;
 }
 
+/* Whether the device has memory of its own, one that is only described included. */
+static bool is_apart(const tri_session *session)
+{
+    return session->device.def->queue || session->device.def->apart;
+}
+
+/* A result of the calls before the update that lies elsewhere than on the device; NULL: none. */
+static const tri_operand *elsewhere(const tri_program *program, uint32_t *instr)
+{
+    uint32_t num = calls_before(program);
+    for (uint32_t c = 0; c < num; c++) {
+        const tri_segment *segment = &program->segments[program->calls[c].segment];
+        for (*instr = segment->first; *instr < segment->first + segment->count; ++*instr)
+            for (int k = 0; k < program->instrs[*instr].num_out; k++) {
+                const tri_operand *out = &program->instrs[*instr].out[k];
+                if (program->spaces[out->space].where != TRI_WHERE_DEVICE)
+                    return out;
+            }
+    }
+    return NULL;
+}
+
+/* What its recordings with sums cannot do. */
+static tr_status check_apart(const tri_session *session, tr_error *err)
+{
+    const tri_program *program = program_of(session);
+    const tri_device_queue *queue = session->device.def->queue;
+    if (queue && (!queue->clear || !queue->add_sum))
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "run.replay_every is %" PRId64
+                        ", but run.device=%s cannot sum what its kernels make; set "
+                        "run.replay_every=0, or run.device=cpu",
+                        session->config.replay.every, session->device.def->kind);
+    if (session->config.device.any_order)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "run.replay_every is %" PRId64
+                        ", but run.deterministic=false lets a GPU add in any order, so bits differ "
+                        "all the time; set run.deterministic=true, or run.replay_every=0",
+                        session->config.replay.every);
+    uint32_t instr;
+    const tri_operand *out = elsewhere(program, &instr);
+    if (out)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "run.replay_every: instruction %u (%s -> %s) leaves its result outside of "
+                        "the GPU's memory, where it cannot be compared; take activations out of "
+                        "layout.offload, or set run.replay_every=0",
+                        instr, tri_op_get(program->instrs[instr].op)->name,
+                        program->values[out->value].name);
+    return TR_OK;
+}
+
 static bool is_wanted(const tri_session *session)
 {
     return session->config.replay.every > 0 && tri_session_has(session, TRI_PROGRAM_TRAIN) &&
@@ -81,13 +132,8 @@ tr_status tri_replay_check(const tri_session *session, tr_error *err)
 {
     if (!is_wanted(session))
         return TR_OK;
-    if (session->device.def->queue)
-        return tri_fail(err, TR_ERROR_INPUT,
-                        "run.replay_every is %" PRId64
-                        ", but steps of a GPU cannot be replayed yet; set run.replay_every=0, or "
-                        "run.device=cpu",
-                        session->config.replay.every);
-    return check_program(program_of(session), err);
+    TRI_TRY(check_program(program_of(session), err));
+    return is_apart(session) ? check_apart(session, err) : TR_OK;
 }
 
 /* ---- with whom ---- */
@@ -156,6 +202,13 @@ uint64_t tri_replay_table_bytes(const tri_session *session)
     uint64_t num = tri_executor_num_sums(program, calls_before(program), NULL);
     return (uint64_t)num_tables(&session->config.replay) * (num + 1) * sizeof(uint64_t) +
            program->num_instrs + 4 * program->num_values;
+}
+
+uint64_t tri_replay_device_bytes(const tri_session *session, const tri_program *program)
+{
+    if (!is_wanted(session) || !is_apart(session))
+        return 0;
+    return tri_executor_num_sums(program, calls_before(program), NULL) * sizeof(uint64_t);
 }
 
 tr_status tri_replay_open(tri_replay *r, tri_session *session, tri_ranks *ranks, tr_error *err)

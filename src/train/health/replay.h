@@ -53,13 +53,16 @@ struct tri_replay {
     bool again;
 };
 
-/* Refuses devices and schedules that cannot run a step twice, after the session's programs are
- * compiled. */
+/* Refuses devices, schedules and places that cannot run a step twice, after the session's programs
+ * are compiled. */
 tr_status tri_replay_check(const tri_session *session, tr_error *err);
 /* Places along dp that hold the same weights as a rank: 1, none but its own. */
 int tri_replay_num_others(const tri_mesh *mesh);
 /* Bytes that replay will take of the heap. */
 uint64_t tri_replay_table_bytes(const tri_session *session);
+/* And of the memory of a device that has its own, for this training program of the session: what
+ * store.sums is to have before it is allocated. */
+uint64_t tri_replay_device_bytes(const tri_session *session, const tri_program *program);
 /* After the session has started; collective, as is what follows. Steps of the session are replayed
  * from then on, until it is closed. */
 tr_status tri_replay_open(tri_replay *replay, tri_session *session, tri_ranks *ranks,

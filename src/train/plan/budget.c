@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "train/health/replay.h"
+
 /* Ranks that the search plans for, at most. Those of one stage differ by a head, a column or a
  * row. */
 enum { MAX_RANKS_PLANNED = 16 };
@@ -58,6 +60,7 @@ static tr_status measure(fitter *f, int64_t effort, uint64_t *bytes)
             programs[num++] = &f->programs[p];
     tri_store store;
     tri_store_plan(&store, &f->session->device, programs, num);
+    store.sums.bytes = tri_replay_device_bytes(f->session, train);
     *bytes = tri_store_total(&store);
     if (f->smallest == 0 || *bytes < f->smallest)
         f->smallest = *bytes;

@@ -74,6 +74,7 @@ static void plan_retimed(tri_stage_programs *stages, uint32_t s)
     }
     tri_store_plan(&store, &like->device, programs, num);
     store.scratch_bytes = like->store.scratch_bytes;
+    store.sums = like->store.sums;
     stages->planned_bytes[s] = tri_store_total(&store);
 }
 
