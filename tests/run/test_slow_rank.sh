@@ -27,10 +27,12 @@ fail() {
 }
 
 # begin STEPS PACE: two ranks of one thread each.
+minutes=5
+[ -n "${TRIREME_TEST_FULL:-}" ] && minutes=60
 begin() {
     "$trireme" train recipes/tiny.yaml --set layout.dp=2 --set run.threads=1 --set run.save=false \
         --set train.steps="$1" --set run.pace="$2" --set run.dir="$work/run" \
-        --set train.eval_every=1000000 --set run.max_minutes=5 >"$work/out.txt" 2>&1
+        --set train.eval_every=1000000 --set run.max_minutes="$minutes" >"$work/out.txt" 2>&1
 }
 
 # ---- braked by 10 %: named within 20 steps, once, in the events, on the terminal, in the metrics
