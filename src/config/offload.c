@@ -26,7 +26,7 @@ static tri_where *class_of(tri_spaces_config *spaces, const offload_item *item)
     return NULL;
 }
 
-/* "host", "file" or "file:PATH". */
+/* "host" or "file:PATH". */
 static tr_status read_place(const offload_item *item, tri_session_config *config, tri_where *where,
                             tr_error *err)
 {
@@ -73,22 +73,6 @@ static tr_status read_item(const offload_item *item, tri_session_config *config,
     return read_place(item, config, where, err);
 }
 
-/* Instances of the weights in a pipeline without flushes are copied on the device. */
-static tr_status check_master(const tri_compile_config *compile, tr_error *err)
-{
-    if (compile->spaces.masters == TRI_WHERE_DEVICE ||
-        tri_mesh_size(&compile->mesh, TRI_AXIS_PP) == 1)
-        return TR_OK;
-    const char *schedule = compile->schedule;
-    if (strncmp(schedule, "pipedream", 9) != 0)
-        return TR_OK;
-    return tri_fail(
-        err, TR_ERROR_INPUT,
-        "layout.offload: layout.schedule=%s keeps several versions of the weights, which "
-        "stay on the device; take master out, or set layout.schedule=1f1b",
-        schedule);
-}
-
 tr_status tri_offload_config(const tr_settings *s, tri_session_config *config, tr_error *err)
 {
     const char *at = tr_settings_string(s, "layout.offload");
@@ -104,5 +88,5 @@ tr_status tri_offload_config(const tr_settings *s, tri_session_config *config, t
     }
     compile->spaces.update_on_host =
         tr_settings_bool(s, "layout.host_update") && compile->spaces.moments != TRI_WHERE_DEVICE;
-    return check_master(compile, err);
+    return TR_OK;
 }

@@ -274,6 +274,10 @@ static inline uint32_t tri_calls_at_once(const tri_program *program, size_t call
     return pair ? program->pairs[pair - 1].num_calls : 1;
 }
 bool tri_timeline_turn(const tri_program *program, size_t call, uint32_t n, tri_turn *turn);
+/* Seconds that the calls that run as one take at least by run.pace: of each action, and in
+ * TRI_PACE_PAIR of a pair. *num_products: of their products, which share it. */
+double tri_calls_pace(const tri_program *program, uint32_t call, const double *pace,
+                      uint32_t *num_products);
 uint64_t tri_timeline_place(const tri_program *program, uint32_t call, uint32_t instr);
 /* Of the first calls of a pair, numbered from 1: their messages, and those that are under way while
  * the other half has a turn (text_pairs.c). */

@@ -159,3 +159,21 @@ tr_status tri_settle_calls(tri_program *program, tr_error *err)
     free(starter);
     return status;
 }
+
+double tri_calls_pace(const tri_program *program, uint32_t call, const double *pace,
+                      uint32_t *num_products)
+{
+    uint32_t num = tri_calls_at_once(program, call);
+    double least = 0;
+    *num_products = 0;
+    for (uint32_t c = call; c < call + num; c++) {
+        const tri_segment *segment = &program->segments[program->calls[c].segment];
+        if (!tri_action_computes(segment->action))
+            return least;
+        least += pace[segment->action];
+        for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
+            *num_products += tri_op_multiplies(program->instrs[i].op) &&
+                             tri_call_runs(&program->calls[c], &program->instrs[i]);
+    }
+    return num > 1 && pace[TRI_PACE_PAIR] > 0 ? pace[TRI_PACE_PAIR] : least;
+}

@@ -91,22 +91,9 @@ void tri_executor_end_pace(tri_executor *executor)
 
 void tri_executor_begin_pace(tri_executor *executor, uint32_t c)
 {
-    const tri_program *program = executor->program;
-    uint32_t num = tri_calls_at_once(program, c);
     tri_paced *paced = &executor->paced;
     *paced = (tri_paced){0};
-    for (uint32_t n = 0; n < num; n++) {
-        const tri_call *call = &program->calls[c + n];
-        const tri_segment *segment = &program->segments[call->segment];
-        if (!tri_action_computes(segment->action))
-            return;
-        paced->least += executor->pace[segment->action];
-        for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
-            paced->num += tri_op_multiplies(program->instrs[i].op) &&
-                          tri_call_runs(call, &program->instrs[i]);
-    }
-    if (num > 1 && executor->pace[TRI_PACE_PAIR] > 0)
-        paced->least = executor->pace[TRI_PACE_PAIR];
+    paced->least = tri_calls_pace(executor->program, c, executor->pace, &paced->num);
 }
 
 void tri_executor_pace_instr(tri_executor *executor, const tri_instr *instr)

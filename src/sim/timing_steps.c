@@ -36,25 +36,12 @@ static void take(timing_steps *s, tri_time_kind kind, double seconds)
     s->own += seconds;
 }
 
-/* As the executor does it (run/executor_own.c): behind each product, and for the rest at the end.
+/* As the executor keeps it (run/executor_own.c): behind each product, and for the rest at the end.
  */
 static void begin_pace(timing_steps *s, const timing_run *run, const timing_rank *rank)
 {
-    const double *least = run->c->pace.least;
-    const tri_program *program = rank->program;
-    uint32_t num = tri_calls_at_once(program, rank->call);
-    for (uint32_t n = 0; least && n < num; n++) {
-        const tri_call *call = &program->calls[rank->call + n];
-        const tri_segment *segment = &program->segments[call->segment];
-        if (!tri_action_computes(segment->action))
-            return;
-        s->least += least[segment->action];
-        for (uint32_t i = segment->first; i < segment->first + segment->count; i++)
-            s->num_products += tri_op_multiplies(program->instrs[i].op) &&
-                               tri_call_runs(call, &program->instrs[i]);
-    }
-    if (least && num > 1 && least[TRI_PACE_PAIR] > 0)
-        s->least = least[TRI_PACE_PAIR];
+    if (run->c->pace.least)
+        s->least = tri_calls_pace(rank->program, rank->call, run->c->pace.least, &s->num_products);
 }
 
 static void pace_product(timing_steps *s, const timing_rank *rank, uint32_t i)

@@ -82,6 +82,11 @@ static bool only_updates(const tri_graph *graph, const tri_node *node)
 
 static tr_status say_where(tri_graph *graph, const tri_spaces_config *config, tr_error *err)
 {
+    if (graph->asynchronous && config->masters != TRI_WHERE_DEVICE)
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.offload: this layout.schedule keeps several versions of the "
+                        "weights, which stay on the device; take master out, or set "
+                        "layout.schedule=1f1b");
     for (size_t i = 0; i < graph->num_states; i++)
         graph->states[i].where = rests(graph, config, (tri_id)i);
     for (size_t v = 0; v < graph->num_values; v++)
