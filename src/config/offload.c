@@ -67,7 +67,8 @@ static tr_status read_item(const offload_item *item, tri_session_config *config,
                         "activations can, as in layout.offload=moments=host,activations=host",
                         item->class_length, item->class);
     if (*where != TRI_WHERE_DEVICE)
-        return tri_fail(err, TR_ERROR_INPUT, "layout.offload says twice where %.*s rest%s",
+        return tri_fail(err, TR_ERROR_INPUT,
+                        "layout.offload says twice where %.*s rest%s; name each class once",
                         item->class_length, item->class,
                         where == &config->compile.spaces.masters ? "s" : "");
     return read_place(item, config, where, err);
